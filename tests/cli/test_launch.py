@@ -1,4 +1,5 @@
-"""Where records go, and what is said of several seeds."""
+"""Tests where records go, the mean over seeds, and warnings on edited models.
+"""
 
 import json
 import pathlib
@@ -22,7 +23,7 @@ RUN = pathlib.Path(__file__).parents[1] / 'report' / 'data' / 'result.json'
 
 
 def _place(*arguments):
-  """Where these arguments want the leaderboard."""
+  """Returns the place of the leaderboard that these flags choose."""
   with flagsaver.flagsaver():
     flags.FLAGS(['lra', *arguments])
     return launch.place()
@@ -48,11 +49,11 @@ def _result(accuracy, task='listops', examples=100):
 
 
 def test_several_seeds_have_a_mean_and_its_interval():
-  """t of 2 degrees at 97.5% is 4.3027, in any table; 4.3027 x 0.1 / sqrt 3."""
+  """By Student's t of 2 degrees, the interval is +- 4.3027 * 0.1 / sqrt(3)."""
   assert launch.over_seeds([_result(x) for x in (0.4, 0.5, 0.6)]) == (
       '3 seeds: test accuracy 50.0% (95% interval of the mean 25.2% to '
       '74.8%)\n')
-  # The same of a spread of 0.001: the interval leaves one more digit certain.
+  # With a deviation of 0.001 instead of 0.1, one more digit is certain.
   assert launch.over_seeds([_result(x) for x in (0.499, 0.5, 0.501)]) == (
       '3 seeds: test accuracy 50.00% (95% interval of the mean 49.75% to '
       '50.25%)\n')
@@ -69,7 +70,7 @@ def test_several_seeds_have_a_mean_and_its_interval():
 
 @pytest.mark.full
 def test_each_run_of_a_grid_says_what_it_changes(mini_data, tmp_path):
-  """The rate 0.05 is the protocol's."""
+  """The learning rate 0.05 is the protocol's, so it is no change."""
   done = commands.run(
       'run_lra', f'--config={ROOT}/configs/simpletron.py:listops_mini',
       *tiny.flags(**{'data_dir': mini_data, 'train.steps': 4}), '--seeds=0-1',
@@ -141,7 +142,7 @@ def test_without_a_home_nothing_compiled_is_kept(monkeypatch, capsys):
 
 
 def _forget(folder, name):
-  """As if the model's file had been another one when this was written."""
+  """Replaces the recorded hash of the model's file by another."""
   path = folder / name
   kept = json.loads(path.read_text())
   path.write_text(json.dumps(kept | {'model_sha256': '0' * 64}))
@@ -150,7 +151,7 @@ def _forget(folder, name):
 @pytest.mark.full
 def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
     mini_data, tmp_path):
-  """Finished, stopped, evaluated, in a sweep: each says so and goes on."""
+  """After the edit, training, evaluation and sweeps each print one warning."""
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
   line = 'configs/simpletron.py:listops_mini ' + tiny.words(**{
       'data_dir': mini_data, 'train.steps': 4})

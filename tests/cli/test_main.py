@@ -1,4 +1,4 @@
-"""The command line: runs, their records, and what ends them."""
+"""Tests the command line: runs, their records, and errors."""
 
 import hashlib
 import json
@@ -58,7 +58,7 @@ def test_truncated_data(mini_data, tmp_path):
 @pytest.mark.full
 def test_a_damaged_result_keeps_no_other_seed_from_training(
     mini_data, tmp_path):
-  """What is wrong is said, the others train, and a mean is theirs."""
+  """The damaged file is named; the other seeds train, and have a mean."""
   command = [*TINY, f'--config.data_dir={mini_data}', '--norecord',
              '--seeds=0-2']
   first = _run(*command, '--max_minutes=0', cwd=tmp_path)
@@ -102,7 +102,7 @@ def test_a_run_that_changes_its_protocol_is_recorded_on_request(
 
   curves = tmp_path / 'run' / 'curves.png'
   drawn = curves.read_bytes()
-  curves.unlink()  # as a kill after the result leaves it
+  curves.unlink()  # as if killed before the curves were drawn
   done = _run(*first, '--record')
   assert done.returncode == 0 and 'finished already' in done.stdout
   assert curves.read_bytes() == drawn
@@ -144,7 +144,7 @@ def _spoil_and_regenerate(record, page, place):
 
 
 def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
-  """One that has ended already: it would take half a minute."""
+  """The run is an already finished one; training would take half a minute."""
   flags = [MINI, f'--config.data_dir={mini_data}',
            f'--results_dir={tmp_path / "results"}',
            f'--page={tmp_path / "page.md"}', f'--workdir={tmp_path / "run"}']
@@ -167,7 +167,7 @@ def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
   assert json.loads(record.read_text())['changes'] == {}
   assert '| 1 | simpletron |' in (
       tmp_path / 'page' / 'listops_mini.md').read_text()
-  # The result of another run in this one's folder is not published.
+  # If the run directory holds another run's result, that is not published.
   result['config']['train']['weight_decay'] = 0.2
   (tmp_path / 'run' / 'result.json').write_text(json.dumps(result))
   assert_one_sentence(_run(*flags), 'result.json', 'train.weight_decay')
@@ -202,7 +202,7 @@ def test_list():
     ([str(ROOT / 'run_lra.py')], '--helpfull')])
 def test_full_help_lists_all_flags(
     tmp_path, program, flag):
-  """Also as the command `lra`, whose file has no docstring."""
+  """The command `lra`, which only calls `run_lra.run`, has the same help."""
   done = subprocess.run(
       [sys.executable, *program, flag],
       cwd=tmp_path, text=True, capture_output=True, check=False,

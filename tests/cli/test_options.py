@@ -1,4 +1,4 @@
-"""Which flags are of which command."""
+"""Tests which flags belong to which command."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from tests.helpers import documents
 from tests.helpers.paths import ROOT
 
 COMMANDS = documents.commands(r'run_lra\.py|lra|lra-cuda')
-# Files that a reader writes first.
+# The documents ask readers to write these files.
 _WRITTEN = ('configs/mean.py', 'configs/aft.py', 'my_sweep.txt')
 
 

@@ -1,4 +1,4 @@
-"""The command that makes a recorded run again makes the config it had."""
+"""Tests that the command to repeat a recorded run makes the run's config."""
 
 import shlex
 
@@ -18,7 +18,7 @@ FULL = next(path for path in PATHS if path.parent.name == 'listops'
 
 
 def config_of(command):
-  """The config that a command line makes, as plain values."""
+  """Returns the config that a command line makes, as plain values."""
   python, program, config, *flags = shlex.split(command)
   assert (python, program) == ('python', 'run_lra.py')
   name, path = config.split('=', 1)
@@ -37,7 +37,7 @@ def test_committed_records():
 
 
 def changed(**fields):
-  """A record of what a file makes but for some fields."""
+  """Returns a record whose config differs from its file's in `fields`."""
   run = result.read(FULL)
   config = config_of(shlex.join(shlex.split(repeat.command(run))[:3]))
   for name, value in fields.items():

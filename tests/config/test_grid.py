@@ -1,4 +1,4 @@
-"""Words and values of a sweep's line, beside those of a shell and of Python."""
+"""Tests words and values of a sweep's line against a shell's and Python's."""
 
 import ast
 import shlex

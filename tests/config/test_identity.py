@@ -1,4 +1,4 @@
-"""The identity of a run survives that the code grows."""
+"""Tests that a run keeps its identity when the code gains fields."""
 
 import dataclasses
 import importlib
@@ -27,7 +27,7 @@ def _config(arg='listops_mini', model='simpletron', **changes):
 
 
 def _record():
-  """The config of a simpletron's record, from before the later fields."""
+  """Returns the config of an early SimpleTRON record, without later fields."""
   return json.loads(
       (ROOT / 'tests/fixtures/early_config.json').read_text('utf-8'))
 
@@ -84,7 +84,7 @@ def test_a_new_argument_of_a_model_changes_nothing_until_it_is_used(
 
 
 def _another(value):
-  """A value of the same type."""
+  """Returns another value of the same type."""
   if isinstance(value, bool):
     return not value
   if isinstance(value, str):
@@ -103,15 +103,15 @@ def test_each_field_in_turn_changes_the_hash(name):
   same = identity.config_hash(config) == identity.config_hash(_config())
   machine = {name, group} & set(identity.MACHINE_FIELDS)
   assert same == bool(machine)
-  # The size of a CPU is what a size of 0 is identified by.
+  # If a size is 0, the identity holds the size for a CPU in its place.
   expected = [] if machine - {'seed'} else [name.replace('cpu_', '')]
-  if name == 'model.name':  # what an old record says of this model only
+  if name == 'model.name':  # the identity of this model leaves the bias out
     expected += ['model.qkv_bias']
   assert identity.differences(config, _config()) == expected
 
 
 def test_a_size_left_to_the_machine_is_the_experiment_of_before():
-  """Earlier configs named the sizes of a CPU, and had no field for them."""
+  """Earlier configs had one size for every machine, which was that of a CPU."""
   now, before = _config(), _config()
   for name in ('microbatch_size', 'eval_batch_size'):
     now['train'][name] = 0
@@ -120,7 +120,7 @@ def test_a_size_left_to_the_machine_is_the_experiment_of_before():
     del before['train'][f'cpu_{name}']
   assert identity.config_hash(now) == identity.config_hash(before)
   assert identity.differences(now, before) == []
-  now['train']['microbatch_size'] = 4  # named: another run of the experiment
+  now['train']['microbatch_size'] = 4  # another run of the same experiment
   assert identity.config_hash(now) != identity.config_hash(before)
   assert identity.repetition(now) == identity.repetition(before)
 
@@ -141,7 +141,7 @@ def test_tuples_are_the_lists_that_a_file_makes_of_them():
 
 
 def _reversed(config):
-  """The same fields, the last one first."""
+  """Returns the config with its fields in reverse order."""
   return {key: _reversed(value) if isinstance(value, dict) else value
           for key, value in reversed(config.items())}
 
@@ -163,15 +163,17 @@ def test_whoever_declares_a_field_says_what_was_done_before():
       if field.before is fields.ALWAYS and name not in known
       and not name.startswith('model.')]
   assert not missing, (
-      f'{missing[0]} is younger than the records: give its Field in '
-      'lra/config/fields.py `before`, the value that describes what was done '
-      'until now, or all old records lose their rows.')
-  assert known <= set(fields.FIELDS), 'a field of the records is gone'
+      f'{missing[0]} is newer than the records: set `before` of its Field in '
+      'lra/config/fields.py to the value that describes the earlier '
+      'behaviour, or all old records lose their rows.')
+  assert known <= set(fields.FIELDS), (
+      'a field of the records is not in lra/config/fields.py: declare it.')
   for name, field in fields.FIELDS.items():
     if field.before is not fields.ALWAYS:
       assert field.default == field.before, (
-          f'{name}: runs of all protocols would change; set it in '
-          'configs/protocols.py where it is meant.')
+          f'The default of {name} would change the runs of all protocols: make '
+          'it equal to `before`, and set the field in configs/protocols.py for '
+          'the protocols that need it.')
 
 
 def test_whoever_adds_an_argument_to_a_model_says_what_was_done_before():
@@ -182,9 +184,9 @@ def test_whoever_adds_an_argument_to_a_model_says_what_was_done_before():
     added = now - set(record['config']['model']) - set(
         fields.ADDED_TO_MODELS.get(model, {}))
     assert not added, (
-        f'{path}: config.model.{min(added)} of {model} is younger than its '
-        'records: put it into ADDED_TO_MODELS of lra/config/fields.py with the '
-        'value that describes what was done until now.')
+        f'{path}: config.model.{min(added)} of {model} is newer than its '
+        'records: add it to ADDED_TO_MODELS in lra/config/fields.py with the '
+        'value that describes the earlier behaviour.')
 
 
 def test_fields_are_declared_soundly():

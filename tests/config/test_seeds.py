@@ -1,4 +1,5 @@
-"""Several seeds of one command, stopped and killed."""
+"""Tests that several seeds of one command can be stopped, killed and resumed.
+"""
 
 import json
 import os
@@ -34,7 +35,7 @@ def _start(folder, data_dir, steps=300):
 
 
 def _logs(folder):
-  """What each run has logged, but for what a clock has measured."""
+  """Returns {run: its log points}, without measured times."""
   return {path.parent.name: [
       {k: v for k, v in json.loads(line).items()
        if k not in ('seconds', 'examples_per_s')}
@@ -43,7 +44,7 @@ def _logs(folder):
 
 
 def _wait_for_two(folder, process, lines):
-  """Until two runs have logged so many lines."""
+  """Waits until two runs have logged at least `lines` lines."""
   while sum(len(log) >= lines for log in _logs(folder).values()) < 2:
     assert process.poll() is None, process.communicate()
     time.sleep(0.01)
@@ -56,7 +57,7 @@ def _scores(folder):
 
 @pytest.fixture(scope='module')
 def whole(mini_data, tmp_path_factory):
-  """A folder with the runs as nobody has disturbed them."""
+  """Returns a folder with runs of all seeds that were not disturbed."""
   folder = tmp_path_factory.mktemp('whole')
   code, out, errors = end(_start(folder, mini_data))
   assert code == 0, errors
@@ -79,8 +80,7 @@ def test_what_was_ended_goes_on_to_the_same_end(
   code, out, errors = end(process)
   if number == signal.SIGTERM:
     assert code == launch.EXIT['stopped'], errors
-    # Where the other was slow one of the two has ended already, and the third
-    # may have begun.
+    # Of two runs at once, one may have ended already, and the third begun.
     results = [files.read_json(p) for p in tmp_path.rglob('result.json')]
     stopped = [r for r in results if r['status'] == 'stopped']
     ended = [r for r in results if r['status'] == 'ok']
@@ -102,5 +102,5 @@ def test_ctrl_c_twice_is_an_end_without_a_traceback(mini_data, tmp_path):
   process.send_signal(signal.SIGINT)
   process.send_signal(signal.SIGINT)
   code, _, errors = end(process)
-  # Whichever came first, the end of a step or the second one.
+  # The code is 130 if the second Ctrl-C came before the end of a step.
   assert code in (launch.EXIT['stopped'], 130), errors

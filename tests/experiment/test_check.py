@@ -1,4 +1,5 @@
-"""Checks of a config: each is one sentence that names the field."""
+"""Tests that each check of a config fails with a sentence that names the field.
+"""
 
 import dataclasses
 import importlib
@@ -21,7 +22,10 @@ def _config(arg='listops_mini', model='simpletron'):
 
 
 def _refuse(changes, *words):
-  """Sets fields whatever their type, and expects one sentence."""
+  """Asserts that a config with these changes is refused in one sentence.
+
+  The sentence must contain the names of the changed fields, and `words`.
+  """
   c = _config()
   for name, value in changes.items():
     group, _, key = name.rpartition('.')
@@ -74,12 +78,12 @@ def test_every_number_is_held_to_its_range(name):
       (c[group] if group else c)[key] = limit
       try:
         check.check(c)
-      except UserError as e:  # another field's, or a rule of two fields
+      except UserError as e:  # from another field or a rule for two fields
         assert f'config.{name}={limit} is not possible: it' not in str(e)
 
 
 def _numbers(model):
-  """The arguments of a mixer that are numbers and no fields of all configs."""
+  """Returns a mixer's own numeric arguments, without fields of every config."""
   return [f for f in dataclasses.fields(models.mixer(model))
           if f.type in (int, float) and f.name not in models.GIVEN
           and f'model.{f.name}' not in fields.FIELDS]
@@ -94,7 +98,7 @@ def test_every_number_of_a_mixer_is_held_to_its_range(model, argument):
   limits = argument.metadata
   low, high = (limits.get(a, limits.get(b)) for a, b in (
       ('low', 'above'), ('high', 'below')))
-  assert low is not None and high is not None, 'declare both ends'
+  assert low is not None and high is not None, 'declare both ends of its range'
   wrong = [low if 'above' in limits else low - 1,
            high if 'below' in limits else 2 * high + 1, True, 'x']
   wrong += [1.5] if argument.type is int else [math.nan, math.inf]

@@ -1,4 +1,4 @@
-"""The text of --print_config: every field, its value, meaning and range."""
+"""Tests the text of --print_config: value, meaning and range of every field."""
 
 import re
 
@@ -28,7 +28,7 @@ def test_every_field_has_its_value_and_its_meaning(model):
 
 @pytest.mark.parametrize('model', models.names())
 def test_every_argument_of_a_mixer_has_a_meaning(model):
-  """From its docstring; what the encoder fills in needs none."""
+  """The docstring has the meaning; arguments set by the encoder need none."""
   found = describe.arguments(models.mixer(model))
   given = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
   assert [name for name, meaning in found.items()

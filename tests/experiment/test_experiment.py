@@ -1,4 +1,4 @@
-"""What a new mixer's file gets wrong is one sentence."""
+"""Tests experiments, and that mistakes in a mixer's file give one sentence."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from tests.helpers import small
 
 
 class _Plain(nn.Module):
-  """A mixer that does not ask for its place."""
+  """A mixer without the fields `layer` and `num_layers`."""
   slope: float = 1.0
   dtype: jnp.dtype = jnp.float32
 

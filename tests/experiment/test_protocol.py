@@ -1,4 +1,4 @@
-"""What a run changes of its protocol, field by field."""
+"""Tests which fields of a config count as changes of its protocol."""
 
 import json
 
@@ -13,10 +13,10 @@ from tests.helpers.paths import ROOT
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
 MODELS = sorted(p.stem for p in (ROOT / 'configs').glob('*.py')
                 if p.stem not in ('__init__', 'base', 'protocols'))
-CAUSAL = ('compressive', 'infini', 'lightning', 'ngram')  # not read from CLS
+CAUSAL = ('compressive', 'infini', 'lightning', 'ngram')  # do not pool by CLS
 
 
-# Of how config_flags loads a file.
+# config_flags loads a file with the deprecated load_module.
 pytestmark = pytest.mark.filterwarnings('ignore:the load_module')
 
 
@@ -26,7 +26,7 @@ def at_home(monkeypatch):
 
 
 def made(made_by, **changes):
-  """A config and what it changes, as plain values."""
+  """Returns the changes of a config: {field: the protocol's value}."""
   return experiment.protocol_changes(_config(made_by, **changes), made_by)
 
 
@@ -75,13 +75,13 @@ def test_what_follows_a_changed_field_is_changed_too():
   assert made(SIMPLETRON, **{'encoder.width': 16}) == {
       'encoder.width': 64, 'encoder.embedding_std': 0.125,
       'model.qkv_width': 64}
-  # So is a budget of the model that follows the length.
+  # A number of features that follows `seq_len` is changed too.
   assert made('configs/performer.py:listops_mini', seq_len=16) == {
       'seq_len': 0, 'model.num_features': 32}
 
 
 def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
-  """A protocol is not whatever a config file calls so."""
+  """If a config file sets a field of the protocol, that counts as a change."""
   path = tmp_path / 'mine.py'
   path.write_text((ROOT / 'configs/performer.py').read_text().replace(
       '  return config', '  config.train.steps = 300\n'
@@ -92,7 +92,7 @@ def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
 
 
 def renamed(**names):
-  """A config in whose file these names were put, and what it changes."""
+  """Returns the changes of a config whose task or protocol was replaced."""
   return experiment.protocol_changes(
       {**_config(SIMPLETRON), **names}, SIMPLETRON)
 
@@ -126,5 +126,6 @@ def test_committed_records_say_what_they_change():
     told = {name: value for name, value in (
         record.get('changes') or {}).items() if name in settings}
     assert told == changed, (
-        f'{path}: the protocol is not what it was when this run was made: put '
-        'what the run changes of it into its `changes`, or make it again.')
+        f'{path}: the protocol has changed since this run was made: add the '
+        'differences from it to the `changes` of the record, or make the run '
+        'again.')

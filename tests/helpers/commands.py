@@ -1,7 +1,7 @@
 """Runs commands of the project without importing everything each time.
 
-One process imports everything once and forks for each command, which then runs
-as from a shell: its own arguments, folder, environment and streams.
+One process imports everything once and forks for each command. The command then
+runs as from a shell: with its own arguments, folder, environment and streams.
 """
 
 import functools
@@ -32,7 +32,7 @@ class Done(NamedTuple):
 
 
 class Commands:
-  """The process that forks; `close` ends it."""
+  """A process that forks for each command; `close` ends it."""
 
   def __init__(self):
     self._process = subprocess.Popen(
@@ -47,9 +47,9 @@ class Commands:
 
     Args:
       program: 'run_lra' or 'data_prep'.
-      *arguments: of the command line.
+      *arguments: arguments of the command line.
       cwd: working directory.
-      **environment: variables that differ from this process's.
+      **environment: environment variables to set.
     """
     request = [program, arguments, str(cwd), environment]
     print(json.dumps(request), file=self._process.stdin, flush=True)
@@ -68,7 +68,7 @@ def _shared() -> Commands:
 
 def run(program: str, *arguments: str, cwd: pathlib.Path = ROOT,
         **environment: str) -> Done:
-  """Runs a command as `Commands.run` does, in a folder."""
+  """Runs a command in the shared process; see `Commands.run`."""
   return _shared().run(program, *arguments, cwd=cwd, **environment)
 
 

@@ -1,4 +1,7 @@
-"""Parts of the float64 oracles of mixers with a delta rule."""
+"""Building blocks of float64 oracles for mixers with a delta rule.
+
+In every function `xp` is numpy or jax.numpy, and `p` holds parameters.
+"""
 
 import jax
 import numpy as np
@@ -15,13 +18,16 @@ def softplus(xp, x):
 
 
 def heads(xp, x, p):
-  """[B, L, D] -> [B, L, H, W] by a kernel [D, H, W]."""
+  """Projects x [B, L, D] to heads [B, L, H, W]; the kernel is [D, H, W]."""
   y = xp.einsum('bld,dhw->blhw', x, p['kernel'])
   return y + p['bias'] if 'bias' in p else y
 
 
 def short(xp, y, p, mask, reverse):
-  """A short convolution of each channel of [B, L, H, W], then SiLU."""
+  """Computes SiLU of a depthwise causal convolution of y [B, L, H, W].
+
+  With `reverse` it reads later tokens. Without parameters it is SiLU alone.
+  """
   if p is None:
     return silu(xp, y)
   shape, taps = y.shape, p['kernel'].shape[0]
@@ -45,16 +51,19 @@ def passes(direction):
 
 
 def recurrence(xp, step, state, arrays, mask, reverse):
-  """Outputs of a recurrence, token by token; masked tokens change nothing.
+  """Runs a recurrence token by token; masked tokens do not change the state.
 
   Args:
     xp: numpy or jax.numpy.
-    step: function of the state and each array's entries [B, H, ...] at a token:
-      (next state, outputs [B, H, E]).
-    state: the first state, [B, H, N, E].
-    arrays: [B, L, H, ...] each.
+    step: function (state, entries [B, H, ...] of each array at a token) ->
+      (next state, output [B, H, E]).
+    state: initial state, [B, H, N, E].
+    arrays: list of arrays [B, L, H, ...].
     mask: bool [B, L].
     reverse: whether to begin at the last token.
+
+  Returns:
+    The outputs, [B, L, H, E].
   """
   def at(state, token):
     keep, *arrays = token
@@ -73,7 +82,7 @@ def recurrence(xp, step, state, arrays, mask, reverse):
 
 
 def delta_step(xp, state, k, v, beta):
-  """One step of the delta rule of states [B, H, N, E]."""
+  """Applies one step of the delta rule to states [B, H, N, E]."""
   held = xp.einsum('bhn,bhne->bhe', k, state)
   return state + xp.einsum('bhn,bhe->bhne', k, beta[..., None] * (v - held))
 
@@ -84,17 +93,18 @@ def rms_norm(xp, o, scale, eps=1e-5):
 
 def delta_mixer(xp, p, x, mask, direction, *, steps=1, log_decay=None,
                 gate=None, beta_scale=1.0):
-  """The mixers of `lra.nn.delta_mixer`, with `steps` of the rule for a token.
+  """Computes the outputs [B, L, D] of a mixer of `lra.nn.delta_mixer`.
 
   Args:
     xp: numpy or jax.numpy.
     p: parameters.
-    x, mask: [B, L, D], bool [B, L].
-    direction: of the mixer.
-    steps: steps of the rule for a token.
-    log_decay: [B, L, H] or [B, L, H, N], or None.
-    gate: [B, L, H, E] that multiplies the normalised heads, or None.
-    beta_scale: the largest beta.
+    x: inputs [B, L, D].
+    mask: bool [B, L].
+    direction: the mixer's field, such as 'bidirectional'.
+    steps: number of delta-rule steps per token.
+    log_decay: [B, L, H] or [B, L, H, N]; None for no decay.
+    gate: factors [B, L, H, E] of the normalised heads, or None.
+    beta_scale: factor of the sigmoid that gives beta.
   """
   H = p['query']['kernel'].shape[1]
   beta = beta_scale * sigmoid(xp, heads(xp, x, p['beta']))[..., 0]
@@ -126,7 +136,10 @@ def delta_mixer(xp, p, x, mask, direction, *, steps=1, log_decay=None,
 
 
 def decay(xp, step, p):
-  """-e^A softplus(step + dt), step [B, L, H] or [B, L, H, N]."""
+  """Computes the log decay -e^A softplus(step + dt).
+
+  `step` is [B, L, H] or [B, L, H, N], as is the result.
+  """
   rate = xp.exp(p['log_rate'])
   rate = rate[:, None] if step.ndim == 4 else rate
   return -rate * softplus(xp, step + p['dt_bias'])

@@ -23,7 +23,8 @@ def read(path):
 def blocks(path):
   """Returns (mark, language, text) of each code block of a document.
 
-  The line `<!-- test: MARK -->` above a block sets its mark, '' without one.
+  A line `<!-- test: MARK -->` above a block sets its mark. Other blocks have
+  the mark ''.
   """
   return re.findall(
       r'^(?:<!-- test: (\S+) -->\n+)?```(\w*)\n(.*?)^```$', read(path),
@@ -38,7 +39,7 @@ def example(name):
 
 
 def commands(program):
-  """The arguments of each command in a code block that runs a program.
+  """Returns the arguments with which commands in code blocks run a program.
 
   Args:
     program: regular expression for the start of the command.
@@ -54,7 +55,11 @@ def commands(program):
 
 
 def links(path):
-  """Local links of a document: file ('' for itself), anchor ('' for none)."""
+  """Returns (file, anchor) of each local link of a document.
+
+  The file is '' if the document links to itself. The anchor is '' if the link
+  has none.
+  """
   text = re.sub(r'^```.*?^```$', '', read(path), flags=re.DOTALL | re.MULTILINE)
   return [tuple((target + '#').split('#')[:2]) for target in re.findall(
       r'\]\(<?([^)\s>]+)>?\)', text) if not re.match(r'\w+:', target)]

@@ -1,7 +1,7 @@
-"""Encoder and head in float64, written from the papers' equations.
+"""Encoder and output head in float64, written from the papers' equations.
 
-The pre-LN Transformer encoder of Long Range Arena with softmax attention and
-an output head, on the parameters of a model of `lra`.
+The encoder is the Transformer of Long Range Arena with softmax attention. It
+takes the parameters of a model of `lra`.
 """
 
 import numpy as np
@@ -13,15 +13,16 @@ NORM_MIXER, NORM_MLP, UP, DOWN = (
 
 def logits(params, tokens, encoder, positions, *, mask_padding=True,
            drop=lambda site, x: x):
-  """Scores [B, C] of ids [B, L], or of pairs [B, 2, L].
+  """Returns logits [B, C] of token ids [B, L], or of pairs [B, 2, L].
 
   Args:
-    params: the model's, float64.
+    params: parameters of the model, float64.
     tokens: integer ids, 0 is padding.
     encoder: `config.encoder`.
-    positions: table [L + CLS, D], used unless positions are learned.
+    positions: position table [L, D], or [L + 1, D] if CLS has a position; not
+      used if positions are learned.
     mask_padding: whether attention masks padding.
-    drop: function (place, array) -> array, which applies dropout.
+    drop: function (name of a place, array) -> array, which applies dropout.
   """
   flat = tokens.reshape(-1, tokens.shape[-1])
   x = encode(params['encoder'], flat, encoder, positions, mask_padding, drop)
@@ -37,7 +38,7 @@ def logits(params, tokens, encoder, positions, *, mask_padding=True,
 
 
 def encode(params, tokens, encoder, positions, mask_padding, drop):
-  """One vector for each sequence, [B, D]."""
+  """Returns one vector per sequence, [B, D]."""
   B, L = tokens.shape
   mask = tokens > 0
   if encoder.inputs == 'values':  # ids 1 ... 256 of grey levels
@@ -83,7 +84,7 @@ def encode(params, tokens, encoder, positions, mask_padding, drop):
 
 
 def attention(x, keys, p):
-  """Multi-head softmax attention over the true keys [B, L]."""
+  """Computes softmax attention over the tokens that `keys` [B, L] allows."""
   q, k, v = (np.einsum('bld,dhe->bhle', x, p[name]['kernel'])
              + p[name].get('bias', np.zeros((1, 1)))[:, None]
              for name in ('query', 'key', 'value'))
@@ -99,14 +100,14 @@ def dense(x, p):
 
 
 def norm(x, p):
-  """Layer normalisation with the epsilon of Flax."""
+  """Computes layer normalisation with Flax's epsilon."""
   x = x - x.mean(-1, keepdims=True)
   variance = (x**2).mean(-1, keepdims=True)
   return x / np.sqrt(variance + 1e-6) * p['scale'] + p['bias']
 
 
 def rms_norm(x, p):
-  """RMS norm; `scale` is one number for all channels or one for each."""
+  """Computes RMS norm; `scale` is one number, or one for each channel."""
   return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * p['scale']
 
 
@@ -119,5 +120,5 @@ NORMS = {'layer': norm, 'scale': rms_norm, 'rms': rms_norm, 'none': leave}
 
 
 def gelu(x):
-  """The tanh approximation, Hendrycks and Gimpel 2016."""
+  """Computes GELU by the tanh approximation of Hendrycks and Gimpel 2016."""
   return x / 2 * (1 + np.tanh((2 / np.pi)**0.5 * (x + 0.044715 * x**3)))

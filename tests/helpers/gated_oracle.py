@@ -1,4 +1,7 @@
-"""Parts of the float64 oracles of mixers with gated linear attention."""
+"""Building blocks of float64 oracles for mixers with gated linear attention.
+
+In every function `xp` is numpy or jax.numpy.
+"""
 
 import numpy as np
 
@@ -6,7 +9,7 @@ from tests.helpers.state_space_oracle import sigmoid
 
 
 def attention(xp, q, k, v, decay, mask, scale=1.0, reverse=False):
-  """Computes S = decay_t S + k_t^T v_t and o_t = scale q_t S token by token.
+  """Computes S = decay_t S + k_t^T v_t and o_t = scale q_t S, token by token.
 
   Args:
     xp: numpy or jax.numpy.
@@ -15,6 +18,9 @@ def attention(xp, q, k, v, decay, mask, scale=1.0, reverse=False):
     mask: bool [B, L]; masked (False) tokens are skipped.
     scale: a number.
     reverse: whether to begin at the last token.
+
+  Returns:
+    The outputs o, [B, L, H, E].
   """
   def step(S, now):
     q, k, v, decay, token = now
@@ -28,7 +34,10 @@ def attention(xp, q, k, v, decay, mask, scale=1.0, reverse=False):
 
 
 def loop(xp, step, state, arrays, reverse):
-  """Returns outputs of step(state, tokens) -> (state, output), on axis 1."""
+  """Applies step(state, entries) -> (state, output) along axis 1 of `arrays`.
+
+  Returns the outputs, stacked on axis 1.
+  """
   arrays = [xp.moveaxis(xp.asarray(y), 1, 0) for y in arrays]
   if xp is not np:  # compiles one step, not all of them
     import jax
@@ -42,7 +51,7 @@ def loop(xp, step, state, arrays, reverse):
 
 
 def both(direction, one_way):
-  """Returns the sum of one_way(reverse) over the directions."""
+  """Returns one_way(False); adds one_way(True) if bidirectional."""
   o = one_way(False)
   return o + one_way(True) if direction == 'bidirectional' else o
 
@@ -73,9 +82,9 @@ def gated_output(xp, o, x, p):
 
 
 def convolve(xp, x, kernel, mask, reverse, bias=0, centred=False):
-  """Computes SiLU of a depthwise convolution of [B, L, W]; padding is 0.
+  """Computes SiLU of a depthwise convolution of x [B, L, W]; padding is 0.
 
-  It reads earlier tokens, in reverse later ones, or those around each.
+  It reads earlier tokens, later tokens with `reverse`, both with `centred`.
   """
   x = xp.where(mask[..., None], x, 0)
   x = x[:, ::-1] if reverse else x

@@ -1,11 +1,15 @@
-"""Outputs and gradients of a function of arrays, and races of its kernels."""
+"""Computes outputs and gradients of functions; checks kernels for data races.
+"""
 
 import jax
 import jax.numpy as jnp
 
 
 def with_gradients(function):
-  """Returns a function (dy, *arrays) -> (output, *gradients)."""
+  """Returns a function (dy, *arrays) -> (output, *gradients).
+
+  Here dy is the gradient of a loss with respect to the output.
+  """
   @jax.jit
   def both(do, *args):
     out, pull = jax.vjp(function, *args)
@@ -15,7 +19,10 @@ def with_gradients(function):
 
 
 def with_cosines(function):
-  """Returns a function *arrays -> (output, gradients) with dy = cos(output)."""
+  """Returns a function *arrays -> (output, gradients).
+
+  The gradient of the loss with respect to the output is cos(output).
+  """
   @jax.jit
   def both(*args):
     out, pull = jax.vjp(function, *args)

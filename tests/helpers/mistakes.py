@@ -16,11 +16,11 @@ class Case(NamedTuple):
   """A wrong command and the words that its error must contain.
 
   Attributes:
-    words: a field, flag, file, line or value that the error must name.
-    arguments: of the command line.
-    files: path -> content, beside it.
-    program: as in `commands.run`.
-    environment: variables of a process of its own.
+    words: fields, flags, files, lines or values that the error must name.
+    arguments: arguments of the command line.
+    files: {path: content} of files in the working directory.
+    program: 'run_lra' or 'data_prep', see `commands.run`.
+    environment: environment variables of the command.
   """
   words: tuple[str, ...]
   arguments: tuple[str, ...]
@@ -41,7 +41,8 @@ def mini(words, *changes, model='simpletron'):
 
 
 def command(words, *arguments, **files):
-  """Returns a case with these arguments; `_` in `files` means a dot."""
+  """Returns a case with these arguments; `_` in names of `files` means a dot.
+  """
   return Case(tuple(words.split('|')), arguments, {
       name.replace('_', '.'): content for name, content in files.items()})
 
@@ -54,7 +55,7 @@ def own_file(words, body, config='own.py:listops_mini', *changes):
 
 
 def own_line(words, line, *changes):
-  """Returns a case with a config file whose seventh line is this one."""
+  """Returns a case with a config file whose seventh line is `line`."""
   return own_file(words, (
       'from configs import base\n\n\n'
       'def get_config(arg=""):\n'
@@ -112,7 +113,7 @@ def listops(words, **tables):
 
 
 def tar(name, size, content):
-  """Returns a tar archive whose only member claims this size."""
+  """Returns a gzipped tar archive whose only member claims `size` bytes."""
   member = tarfile.TarInfo(name)
   member.size = size
   return gzip.compress(member.tobuf() + content)
@@ -126,7 +127,7 @@ def archive(words, content):
 
 
 def limits():
-  """Sets each number of a config to nan and beyond both ends of its range."""
+  """Yields cases that set a number of a config to nan or outside its range."""
   for name, field in fields.FIELDS.items():
     if field.type not in (int, float):
       continue

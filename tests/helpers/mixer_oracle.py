@@ -1,8 +1,9 @@
-"""Checks of a mixer against its equation in float64.
+"""Checks a mixer against its equation in float64.
 
-An oracle is `oracle(xp, params, x, mask)`, written from the paper's equation
-in the array functions of `xp`: numpy for the outputs, jax.numpy in float64 for
-the gradients. It returns outputs [B, L, D]; only true positions count.
+An oracle is a function `oracle(xp, params, x, mask)`, written from the paper's
+equation. It uses the array functions of `xp`: numpy for the outputs, jax.numpy
+in float64 for the gradients. It returns outputs [B, L, D]. Those at padding are
+not compared.
 """
 
 import functools
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-# For code that is not itself under test: halves the compile time.
+# Compiles code that is not itself under test in half the time.
 quick_jit = functools.partial(jax.jit, compiler_options={
     'xla_backend_optimization_level': 0,
     'xla_llvm_disable_expensive_passes': True})
@@ -52,7 +53,10 @@ def attention(xp, q, k, v, mask, scale):
 
 
 def softmax(xp, logits, mask):
-  """Computes softmax of [B, H, L, S] under `mask`; 0 if no key is left."""
+  """Computes softmax of logits [B, H, L, S] over the keys in `mask` [B, S].
+
+  The weights are 0 if no key is left.
+  """
   keep = mask[:, None, None, :]
   top = xp.where(keep, logits, -1e30).max(-1, keepdims=True)
   e = xp.where(keep, xp.exp(xp.where(keep, logits - top, 0)), 0)
@@ -65,8 +69,10 @@ def weigh(xp, weights, v):
 
 
 def turn(xp, x):
-  """Rotary positions of [B, L, H, W]: channels i and i + W/2 of position p as a
-  complex number times exp(i p 10000^(-2i/W)).
+  """Applies rotary positions to x [B, L, H, W].
+
+  Channels c and c + W/2 form a complex number. At position p it is multiplied
+  by exp(i p 10000^(-2c/W)).
   """
   L, W = x.shape[1], x.shape[3]
   angle = np.outer(np.arange(L), 10_000.0 ** (-np.arange(0, W, 2) / W))
@@ -88,8 +94,8 @@ def merge(xp, o, dense):
 def check(mixer, oracle, x, mask, *, tolerance=1e-5, variables=None):
   """Compares outputs and all gradients of `mixer` with those of `oracle`.
 
-  The tolerance is relative to the largest entry of each array, or absolute
-  where that is below 1.
+  The tolerance is relative to the largest entry of each array, or absolute if
+  that entry is below 1.
   """
   variables = variables or init(mixer, x, mask)
   rest = {k: v for k, v in variables.items() if k != 'params'}

@@ -1,4 +1,4 @@
-"""Calls of packed operations, and their results in float64."""
+"""Calls of kernels with packed q, k and v, and their results in float64."""
 
 import dataclasses
 
@@ -13,7 +13,8 @@ SCALE = 0.7
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-  """A call of a packed operation; 'form' is feature map or activation."""
+  """A call of a kernel; `form` is its feature map, or activation for lightning.
+  """
 
   op: str
   form: str
@@ -40,7 +41,10 @@ class Call:
     return jnp.asarray([0.3, 0.0, 1.5, 8.0, 1e-3, 0.1][: self.heads])
 
   def arrays(self):
-    """Returns q, k, v, do (NaN if masked), mask, state and its gradient."""
+    """Returns [q, k, v, do], mask, first state, gradient of the last state.
+
+    The first four arrays are NaN at masked tokens.
+    """
     rng = np.random.default_rng(self.seed)
     shape = self.batch, self.length, self.heads, self.width
     mask = rng.random(shape[:2]) < 0.8

@@ -1,4 +1,4 @@
-"""Invented result records, and a folder of them to make pages from."""
+"""Makes invented result records, and pages from a folder of them."""
 
 import json
 
@@ -14,7 +14,7 @@ def scores(right, wrong, **changes):
 
 
 def loss(seed):
-  """Returns another loss for each seed: equal scores count as copies."""
+  """Returns a loss that differs by seed, since equal scores count as copies."""
   return 0.5 + 1e-9 * seed
 
 
@@ -70,7 +70,7 @@ SPEEDS = {'device': 'CPU', 'shapes': [[4, 4000]], 'models': {
 class Place:
   """A folder with records, from which pages can be made.
 
-  The folder does not use the baselines of the package.
+  By default, the baselines of the package are not used.
   """
 
   def __init__(self, folder, runs=(), floors=(FLOORS,)):

@@ -1,4 +1,4 @@
-"""Defines the folder of the repository."""
+"""Defines ROOT, the folder of the repository."""
 
 import pathlib
 

@@ -45,7 +45,7 @@ def call(module, parts, *args, **kwargs):
 
   Args:
     module: a PyTorch module.
-    parts: name of a layer ('' for the module itself) -> its parameters.
+    parts: {name of a layer, '' for the module itself: its parameters}.
     *args, **kwargs: arguments of the module.
   """
   state = {f'{layer}.{name}' if layer else name: p
@@ -69,11 +69,11 @@ def around(attend):
   """Adds the projections of a `HeadMixer` to attention in PyTorch.
 
   Args:
-    attend: function of q, k, v, each [B, H, L, Dh], and mask [B, L], bool:
-      the heads' outputs, [B, H, L, Dh].
+    attend: function (q, k, v, mask) -> outputs; mask is bool [B, L], the others
+      are [B, H, L, Dh].
 
   Returns:
-  The argument `theirs` of `compare`.
+    A function (params, x, mask) -> outputs [B, L, D]; see `compare`.
   """
   def theirs(params, x, mask):
     qkv = (heads(x, params[name]) for name in ('query', 'key', 'value'))
@@ -86,13 +86,14 @@ def compare(mixer, theirs, variables, x, mask, tolerance):
 
   Args:
     mixer: a mixer of `lra.models`.
-    theirs: the function in PyTorch of parameters, x and mask: [B, L, D].
-    variables: of the mixer.
-    x, mask: numpy.
-    tolerance: of both differences.
+    theirs: PyTorch function (params, x, mask) -> outputs [B, L, D].
+    variables: variables of the mixer.
+    x: inputs [B, L, D], numpy.
+    mask: bool [B, L], numpy.
+    tolerance: largest difference allowed.
 
   Returns:
-    Two numbers; see `difference`.
+    The difference of outputs and that of gradients; see `difference`.
   """
   rest = {k: v for k, v in variables.items() if k != 'params'}
   weights = np.random.default_rng(1).normal(size=x.shape).astype(np.float32)
@@ -120,8 +121,9 @@ def compare(mixer, theirs, variables, x, mask, tolerance):
 def difference(got, want):
   """Returns the largest ||got - want|| / ||want|| over lists of arrays.
 
-  An array of less than a tenth of the norm of all is held against that tenth:
-  some gradients, as of the biases of keys in a softmax, are rounding alone.
+  The divisor is at least a tenth of the norm of all arrays `want` together.
+  Some gradients, such as those of key biases in a softmax, are only rounding
+  errors.
   """
   assert [x.shape for x in got] == [y.shape for y in want]
   norm = np.linalg.norm([np.linalg.norm(y) for y in want])

@@ -1,4 +1,4 @@
-"""Matrix products of a program."""
+"""Lists the precision of the matrix products of a program."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,10 @@ from jax.extend.core import jaxprs_in_params
 
 def at_the_highest(jaxpr: jax.extend.core.Jaxpr
                    ) -> Iterator[tuple[bool, bool]]:
-  """Of each matrix product whether both are float32, and its precision highest.
+  """Yields two bools for each matrix product, also for those in kernels.
 
-  Those of kernels included.
+  They are whether both operands are float32, and whether the precision is
+  highest.
   """
   highest = jax.lax.Precision.HIGHEST
   for equation in jaxpr.eqns:

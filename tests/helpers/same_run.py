@@ -14,7 +14,7 @@ _CLOCK = ('seconds', 'examples_per_s')
 
 
 def config(data_dir, **fields):
-  """Returns a config of SimpleTRON on the small ListOps in a folder."""
+  """Returns a small config of SimpleTRON on `listops_mini` in `data_dir`."""
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
                    log_every=2, **{'eval_batch_size': 200, **fields})
   c.data_dir = str(data_dir)
@@ -22,7 +22,7 @@ def config(data_dir, **fields):
 
 
 def experiment(data_dir, folder):
-  """Returns an experiment that trains this `config` in a folder."""
+  """Returns an experiment that trains `config(data_dir)` in `folder`."""
   return small.experiment(config(data_dir), folder)
 
 
@@ -38,7 +38,7 @@ class Killed(BaseException):
 
 
 def kill_after(patch, lines):
-  """Ends a run after this many lines of metrics."""
+  """Patches the log so that a run ends after `lines` lines of metrics."""
   log, left = rundir.RunDirectory.log, [lines]
 
   def log_and_die(self, **fields):
@@ -51,7 +51,10 @@ def kill_after(patch, lines):
 
 
 def check(a, b, config, devices):
-  """Asserts that state, metrics and scores are equal bit for bit."""
+  """Asserts that runs in folders a and b are equal bit for bit.
+
+  It compares metrics, scores and the last state.
+  """
   assert metrics(a) == metrics(b)
   ours, theirs = (files.read_json(x / 'result.json') for x in (a, b))
   for field in ('status', 'steps', 'best_step', 'val', 'test'):

@@ -1,4 +1,4 @@
-"""Valid scores of a classifier, computed from its confusion matrix."""
+"""Computes valid scores of a classifier from its confusion matrix."""
 
 
 def of(confusion: list[list[int]], **others) -> dict:

@@ -1,4 +1,4 @@
-"""A one-node Slurm cluster in its own folder, without munge or cgroups."""
+"""Runs a one-node Slurm cluster in a folder, without munge or cgroups."""
 
 import getpass
 import os
@@ -51,7 +51,7 @@ class Slurm:
   """A running cluster; `close` ends it.
 
   Attributes:
-    environment: variables with which Slurm's commands find it.
+    environment: environment variables with which Slurm's commands find it.
   """
 
   def __init__(self, folder: pathlib.Path):

@@ -1,4 +1,4 @@
-"""Real configs shrunk until a test can afford them."""
+"""Makes small versions of real configs, and inputs for quick tests."""
 
 import importlib
 import pathlib
@@ -14,9 +14,9 @@ CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
 
 
 def config(model: str, arg: str, **train):
-  """Returns `configs/<model>.py:<arg>` with one narrow block, short inputs.
+  """Returns `configs/<model>.py:<arg>` with one narrow block and short inputs.
 
-  Probes keep their full length, since the question may be at the end.
+  Probe tasks keep their full length, since the question may be at the end.
   """
   c = importlib.import_module(f'configs.{model}').get_config(arg)
   c.dtype = 'float32'
@@ -34,8 +34,8 @@ def config(model: str, arg: str, **train):
 def batch(task: tasks.Task, rows: int, length: int, seed=0, lead=()):
   """Returns random ids with ragged padding, labels and unit weights.
 
-  With `lead` they are microbatches of a training step: each example has its
-  place in the batch.
+  With leading axes `lead`, the arrays are microbatches of a training step. Then
+  `place` is the index of each example in the batch.
   """
   rng = np.random.default_rng(seed)
   shape = (*lead, rows, *((2,) if task.dual else ()), length)
@@ -53,7 +53,7 @@ def batch(task: tasks.Task, rows: int, length: int, seed=0, lead=()):
 
 
 def experiment(c, folder=None) -> Experiment:
-  """The experiment of a config, in a folder."""
+  """Returns the experiment of a config, with run directory `folder`."""
   return resolve(c, folder=folder)
 
 
@@ -73,8 +73,8 @@ def random_params(p: program.Program, seed=0):
 def assert_close(got, want, tolerance=1e-5):
   """Asserts ||got - want|| <= tolerance ||want|| over two whole trees.
 
-  The order of a float32 sum depends on the CPU. An entry whose terms
-  cancel may therefore have any relative error; the norm has not.
+  The order of a float32 sum depends on the CPU. So an entry whose terms cancel
+  may have any relative error, but the norm of the whole may not.
   """
   errors, sizes = [], []
   assert jax.tree.structure(got) == jax.tree.structure(want)

@@ -1,4 +1,4 @@
-"""Operands of softmax attention, and its check against float64."""
+"""Makes operands of softmax attention, and checks it against float64."""
 
 import jax.numpy as jnp
 import numpy as np

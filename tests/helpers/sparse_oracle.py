@@ -4,18 +4,18 @@ import numpy as np
 
 from tests.helpers import mixer_oracle
 
-# Lengths that are no multiple of a block, an empty row, a row of one token.
+# Two lengths that are no multiple of a block, no token, and one token.
 LENGTHS = (61, 34, 0, 1)
 
 
 def matrix(length, sees):
-  """Returns bool [L, L] with a predicate of query i and key j as entries."""
+  """Returns bool [L, L], whose entry (i, j) is sees(query i, key j)."""
   return np.array([[bool(sees(i, j)) for j in range(length)]
                    for i in range(length)])
 
 
 def softmax_under(xp, logits, seen):
-  """Computes softmax over keys that are `seen` (bool); 0 if none is."""
+  """Computes softmax over the keys that are `seen` (bool); 0 if none is."""
   top = xp.where(seen, logits, -1e30).max(-1, keepdims=True)
   e = xp.where(seen, xp.exp(xp.where(seen, logits - top, 0)), 0)
   total = e.sum(-1, keepdims=True)
@@ -23,14 +23,20 @@ def softmax_under(xp, logits, seen):
 
 
 def attend(xp, q, k, v, seen):
-  """Attention of [B, L, H, Dh] under bool `seen`, broadcast to [B, H, L, L]."""
+  """Computes attention of q, k, v [B, L, H, Dh] over the keys that are `seen`.
+
+  `seen` is bool and is broadcast to [B, H, L, L].
+  """
   logits = xp.einsum('blhd,bshd->bhls', q, k) * q.shape[-1]**-0.5
   return mixer_oracle.weigh(
       xp, softmax_under(xp, logits, np.broadcast_to(seen, logits.shape)), v)
 
 
 def mixer(*matrices):
-  """The oracle of a mixer whose heads, in equal groups, see by `matrices`."""
+  """Returns the oracle of a mixer that attends under bool matrices [L, L].
+
+  Its heads form equal groups; each group uses one of `matrices`.
+  """
 
   def oracle(xp, params, x, mask):
     q, k, v = (mixer_oracle.heads(xp, x, params[name])
@@ -49,7 +55,7 @@ def check_longer_padding(mixer, lengths=(40, 23), longer=75, width=8):
   x, mask = mixer_oracle.ragged(*lengths, width=width)
   variables = mixer_oracle.init(mixer, x, mask)
   more = longer - x.shape[1]
-  # Padding is not zero in a model: positions are added to it, for instance.
+  # In a model padding is not zero: for instance, positions are added to it.
   padded = np.pad(x, ((0, 0), (0, more), (0, 0)), constant_values=3.0)
   got = mixer_oracle.apply(mixer, variables, padded,
                            np.pad(mask, ((0, 0), (0, more))))

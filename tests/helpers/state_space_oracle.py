@@ -1,4 +1,7 @@
-"""Parts of the float64 oracles of state space models."""
+"""Building blocks of float64 oracles for state space models.
+
+In every function `xp` is numpy or jax.numpy.
+"""
 
 import math
 
@@ -6,7 +9,10 @@ import numpy as np
 
 
 def discrete(xp, rate, step, method):
-  """Returns exp(A dt), (exp(A dt) - 1) / A, or their bilinear versions."""
+  """Returns exp(A dt) and (exp(A dt) - 1) / A for `method` 'zoh'.
+
+  Other methods give the bilinear versions. A is `rate` and dt is `step`.
+  """
   if method == 'zoh':
     return xp.exp(rate * step), (xp.exp(rate * step) - 1) / rate
   return ((1 + rate * step / 2) / (1 - rate * step / 2),
@@ -18,7 +24,7 @@ def recurrence(xp, a, u, reverse=False):
 
   Args:
     xp: numpy or jax.numpy.
-    a: factors that broadcast to u[:, t].
+    a: factors, which broadcast to u[:, t].
     u: [B, L, ...].
     reverse: whether to begin at the last token.
   """
@@ -47,7 +53,7 @@ def dense(x, p):
 
 
 def glu(xp, y, p, activation, exact=False):
-  """Computes the gated output of S5, as in its paper and code."""
+  """Computes the gated output of S5, as in the paper and its code."""
   g = gelu(xp, y, exact)
   if activation == 'gelu':
     return g

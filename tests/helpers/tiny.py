@@ -1,4 +1,4 @@
-"""The smallest run that trains, for commands in processes of their own."""
+"""Makes the flags of the smallest run that trains, for tests of commands."""
 
 import importlib.util
 import os
@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-# libtpu writes to stderr if it finds no TPU.
+# For tests that libtpu prints no message if it finds no TPU.
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec('libtpu') is None,
     reason='libtpu is not installed')
@@ -18,19 +18,20 @@ _FIELDS = {
 
 
 def flags(**changes) -> list[str]:
-  """Returns --config.<field>=<value> flags; arguments add or replace."""
+  """Returns --config.<field>=<value> flags; `changes` adds or replaces fields.
+  """
   return [f'--config.{name}={value}'
           for name, value in (_FIELDS | changes).items()]
 
 
 def words(**changes) -> str:
-  """Returns these fields as the words of a line of a sweep."""
+  """Returns <field>=<value> words for a line of a sweep file; see `flags`."""
   return ' '.join(
       f'{name}={value}' for name, value in (_FIELDS | changes).items())
 
 
 def without_platforms() -> dict[str, str]:
-  """Returns an environment without JAX's choice of platforms."""
+  """Returns the environment without JAX_PLATFORMS and XLA_FLAGS."""
   env = {name: value for name, value in os.environ.items()
          if name not in ('JAX_PLATFORMS', 'XLA_FLAGS')}
   return {**env, 'PYTHONPATH': str(pathlib.Path(__file__).parents[2])}

@@ -1,4 +1,4 @@
-"""Baselines on the very data of a run."""
+"""Tests the baselines of a run, which must be on the run's own data."""
 
 import json
 

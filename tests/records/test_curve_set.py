@@ -1,4 +1,4 @@
-"""Validation accuracies of several runs in one figure."""
+"""Tests the figure that compares validation accuracies of several runs."""
 
 import json
 
@@ -14,7 +14,7 @@ SCORES = {0: {100: 0.2, 200: 0.4, 300: 0.5}, 1: {100: 0.4, 200: 0.5}}
 
 def make(folder, seed=0, scores=None, model='transformer', width=64,
          task='text_mini', **result):
-  """A run directory with points of train and validation."""
+  """Makes a run directory with training and validation points."""
   folder.mkdir(parents=True)
   (folder / 'config.json').write_text(json.dumps({
       'seed': seed, 'task': task, 'encoder': {'width': width},
@@ -29,7 +29,7 @@ def make(folder, seed=0, scores=None, model='transformer', width=64,
 
 @pytest.fixture
 def axes(tmp_path, monkeypatch):
-  """The axes of the figure of some folders."""
+  """Returns a function that draws runs of some folders and returns the axes."""
   drawn = []
   draw = curves._draw
   monkeypatch.setattr(
@@ -59,7 +59,7 @@ def test_seeds_are_one_line_at_the_steps_of_all(tmp_path, axes):
 
 
 def fit(folder, **train):
-  """Gives a run other FITTING_FIELDS."""
+  """Sets hardware settings, fields of `config.train`, in a run directory."""
   path = folder / 'config.json'
   path.write_text(json.dumps(json.loads(path.read_text()) | {'train': train}))
   return folder

@@ -1,4 +1,4 @@
-"""curves.png of a run."""
+"""Tests curves.png, the learning curves of one run."""
 
 import json
 import math
@@ -70,7 +70,7 @@ def test_baselines_are_drawn_across_the_whole_accuracy_panel(tmp_path):
   grey = np.all(np.abs(pixels - 0x66 / 255) < 0.1, axis=-1)
   half = pixels.shape[1] // 2
   dashes = grey[:, half:].sum(1).max()
-  assert dashes > 0.3 * half  # dashes: not the whole width
+  assert dashes > 0.3 * half  # a dashed line has gaps
   assert grey[:, :half].sum(1).max() < 0.1 * half
 
 

@@ -1,4 +1,4 @@
-"""What a run changes is what its config says, not what its record claims."""
+"""Tests that a run's changes come from its config, not its record's claims."""
 
 import copy
 import json
@@ -16,7 +16,7 @@ RUN = json.loads(
 
 
 def compared(steps=800, changes=None, **fields):
-  """What a record's run is found to change."""
+  """Returns the changes that `store.with_changes` finds in a record."""
   run = copy.deepcopy(RUN) | fields | {'steps': steps, 'changes': changes}
   run['config']['train']['steps'] = steps
   run['config']['protocol'] = run['protocol']

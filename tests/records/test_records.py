@@ -1,4 +1,4 @@
-"""Which records are one seed: copies, and runs fitted to other machines."""
+"""Tests which records count as one seed: copies, and runs on other hardware."""
 
 import copy
 import json
@@ -15,7 +15,7 @@ from tests.helpers import scored
 
 RUN = json.loads(
     (pathlib.Path(__file__).parents[1] / 'report/data/result.json').read_text())
-# Ways to fit a run to a machine, which change no score.
+# Hardware settings, which change no score.
 FITTED = {
     'train.log_every': 7, 'train.checkpoint_minutes': 1.0,
     'train.eval_batch_size': 3, 'train.microbatch_size': 1,
@@ -31,7 +31,7 @@ class Place:
     self.folder.mkdir()
 
   def put(self, name, seed, fit=None, scores=None, **fields):
-    """A record, whose loss is its own unless `scores` say otherwise."""
+    """Writes a record, with a loss of its own unless `scores` has one."""
     run = copy.deepcopy(RUN) | fields | {'seed': seed}
     run['config']['seed'] = seed
     run['test'] |= {'loss': 0.5 + seed / 100} | (scores or {})
@@ -44,7 +44,7 @@ class Place:
     return path
 
   def load(self):
-    """Rows, and {file: why it is left out}."""
+    """Returns the rows, and {file: why it is left out}."""
     boards, left_out = boards_lib.load(self.folder, self.folder / 'none')
     return ([row for board in boards for row in board.rows],
             {left.name: left.why for left in left_out})
@@ -103,8 +103,8 @@ def test_seeds_that_were_fitted_to_other_machines_share_a_row(place, field):
   (row,), left_out = place.load()
   assert [run.seed for run in row.runs] == [0, 5] and not left_out
   assert not row.variant
-  # The folder of the run is another one still, but for what a CPU would take
-  # if these runs did not name their sizes.
+  # The run directories differ, unless only sizes for a CPU differ: the hash has
+  # those only if a config leaves its sizes to the machine.
   same = identity.config_hash(other.config) == identity.config_hash(
       row.runs[0].config)
   assert same == field.startswith('train.cpu_')
@@ -127,7 +127,7 @@ def test_what_changes_numbers_is_another_row(place, field, value):
 
 
 def test_seeds_of_two_dtypes_share_no_row(place):
-  """Which one config has on two machines, as dtype=auto is resolved there."""
+  """With dtype=auto, one config has different dtypes on two machines."""
   place.put('', 0, dtype='float32')
   place.put('', 1, dtype='bfloat16')
   place.put('', 2, dtype='bfloat16')

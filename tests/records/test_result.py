@@ -1,4 +1,4 @@
-"""Results: described once, refused by the name of file and field."""
+"""Tests that the error for an invalid result names its file and field."""
 
 import copy
 import json
@@ -22,7 +22,7 @@ FLOORS = json.loads((_DATA / 'floors.json').read_text())
 
 
 class Place:
-  """Folders with sound records."""
+  """Folders with valid records of a run and of baselines."""
 
   def __init__(self, folder):
     self.runs, self.baselines = folder / 'runs', folder / 'floors'
@@ -36,7 +36,7 @@ class Place:
   def put(self, name, run):
     if run:
       run['config']['seed'] = run['seed']
-      run['test']['loss'] += run['seed'] / 100  # with the same it were a copy
+      run['test']['loss'] += run['seed'] / 100  # else it counts as a copy
     path = self.runs / name
     path.write_text(json.dumps(run))
     return path
@@ -211,7 +211,7 @@ def test_committed_records_are_sound_and_written_as_they_are(tmp_path):
 
 
 def test_committed_records_name_commits_that_can_be_checked_out():
-  """Or say that their commits cannot."""
+  """Each record's commits are in the history, or marked as not published."""
   known = history()
   for path in (paths.PACKAGED / 'runs').rglob('*.json'):
     run = result.read(path)
@@ -220,7 +220,8 @@ def test_committed_records_name_commits_that_can_be_checked_out():
 
 
 def history():
-  """The commits of this checkout; without all of them the test is skipped."""
+  """Returns all commits of this checkout; skips the test if some are missing.
+  """
   def git(*arguments):
     return subprocess.run(('git', *arguments), cwd=paths.PACKAGED,
                           check=True, capture_output=True, text=True).stdout

@@ -1,6 +1,6 @@
-"""The leaderboard as HTML in a browser: sorting, filters, themes, widths.
+"""Tests the HTML leaderboard in Chromium: sorting, filters, themes, widths.
 
-Needs `pip install -e '.[browser]'` and a Chromium of the machine's own.
+The tests need `pip install -e '.[browser]'` and an installed Chromium.
 """
 
 import re
@@ -14,7 +14,7 @@ from lra.report import publish
 from lra.report.site import Place
 
 PATIENCE = 300_000  # milliseconds
-# Of a page as wide as GitHub's, in its letters.
+# Gives a page the width and font size of GitHub's.
 GITHUB = """
 body { font: 16px/1.5 sans-serif; width: 1012px; margin: 0; }
 table { display: block; width: max-content; max-width: 100%; overflow: auto;
@@ -40,7 +40,7 @@ def chromium():
 
 @pytest.fixture(scope='module')
 def site(tmp_path_factory):
-  """The committed leaderboard, made somewhere else."""
+  """Writes the committed leaderboard to a new folder, which it returns."""
   folder = tmp_path_factory.mktemp('site')
   shutil.copytree(paths.PACKAGED, folder, dirs_exist_ok=True)
   publish.write(Place(folder, folder / 'page.md', lambda run, seeds: (
@@ -50,7 +50,10 @@ def site(tmp_path_factory):
 
 @pytest.fixture
 def page(chromium, site):
-  """A function of a window that opens the page in it."""
+  """Returns a function that opens the page in a new browser window.
+
+  At the end it asserts that no script failed and nothing was downloaded.
+  """
   opened = []
   def visit(width=1012, scheme='light', script=True, name='index.html'):
     context = chromium.new_context(
@@ -75,7 +78,7 @@ TABLE = 'ListOps mini: protocol simpletron'
 
 
 def column(shown, name, label=TABLE):
-  """The texts of a column, of the rows that are seen, from above."""
+  """Returns the texts of a column's visible cells, without pinned rows."""
   return shown.evaluate("""([label, name]) => {
     const box = document.querySelector(`[aria-label="${label}"]`);
     const place = [...box.querySelectorAll('th')].findIndex(
@@ -114,7 +117,7 @@ def test_keys_sort_texts_and_nothing_comes_last(page):
   button.focus()
   shown.keyboard.press('Enter')
   rows = column(shown, 'model')
-  models = [row.split()[0] for row in rows]  # before what tells its rows apart
+  models = [row.split()[0] for row in rows]  # without its settings
   assert models == sorted(models) and len(set(models)) > 20
   shown.keyboard.press('Space')
   assert column(shown, 'model') == rows[::-1]
@@ -131,7 +134,7 @@ def test_keys_sort_texts_and_nothing_comes_last(page):
 
 
 def seen(shown):
-  """(task, model) of each row of scores that is seen."""
+  """Returns (task, model) of each visible row of scores."""
   return [tuple(pair) for pair in shown.evaluate("""() =>
       [...document.querySelectorAll('.scores tbody')].filter(
           (body) => body.offsetHeight && body.querySelector('.more')).map(

@@ -1,4 +1,4 @@
-"""The catalogue made from the files of the models, without importing them."""
+"""Tests the catalogue, which reads the models' files without importing them."""
 
 import subprocess
 import sys
@@ -182,7 +182,7 @@ def test_the_models_here_have_no_problem():
 
 
 def test_the_committed_readme_is_current():
-  """It lists the committed models; yours is listed before you commit it."""
+  """The README lists the committed models, or all models in the folder."""
   listed = subprocess.run(
       ['git', 'ls-files', '*.py'], cwd=catalogue.MODELS, text=True,
       capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""Columns: what rows are sorted by is what their cells say."""
+"""Tests that tables sort their rows by the values that the cells show."""
 
 import itertools
 import re
@@ -14,7 +14,7 @@ from lra.report.site import Place
 
 @pytest.fixture(scope='module')
 def tables():
-  """Every table of the committed page."""
+  """Returns all tables of the committed leaderboard."""
   found = site.load(Place(paths.PACKAGED, paths.page()))
   tables = [summary.side_by_side(found.boards),
             *tables_lib.published(found.papers).values(), *(
@@ -29,7 +29,10 @@ def tables():
 
 
 def first_number(text):
-  """(least, largest) value that is rounded to the first number of a text."""
+  """Returns the least and largest value that round to a text's first number.
+
+  It returns None if the text has no number.
+  """
   found = re.search(r'[+-]?[\d,]+(\.(\d+))?', text)
   if not found:
     return None
@@ -49,7 +52,7 @@ def test_numbers_are_sorted_as_they_are_written(tables):
           assert (value is None) == (written is None), column.name
         known = sorted(pair for pair in values if pair[0] is not None)
         written = [number for _, number in known]
-        # Numbers that are as good as equal may have other numbers of digits.
+        # In the order of the values, shown numbers rise except for rounding.
         least = itertools.accumulate((low for low, _ in written), max)
         assert all(low <= high for low, (_, high) in zip(
             least, written, strict=True)), column.name

@@ -1,4 +1,4 @@
-"""Tests of differences against SciPy, and numbers worked out by hand."""
+"""Tests the comparison of rows against SciPy and values computed by hand."""
 
 import itertools
 import math
@@ -12,7 +12,11 @@ from lra.report.statistics import Sample, Spread
 
 
 def test_examples_on_which_both_agree_say_nothing():
-  """8 to 1 of 9: 2 (1 + 9) / 2^9, whatever else there is."""
+  """McNemar's test ignores examples on which both samples agree.
+
+  The samples differ on 9 examples. One has 8 of them right, the other 1, so
+  p = 2 (1 + 9) / 2^9.
+  """
   for agreed in (0, 500):
     a = np.array([True] * 8 + [False] + [True] * agreed)
     b = np.array([False] * 8 + [True] + [True] * agreed)
@@ -29,13 +33,20 @@ def test_the_same_answers_do_not_differ():
 
 
 def test_without_examples_their_numbers_are_compared():
-  """3 of 3 against 0 of 3: two of the 20 ways to choose 3 of 6."""
+  """Without the answers, Fisher's test compares how many are right.
+
+  For 3 of 3 against 0 of 3, 2 of the 20 ways to choose 3 of 6 are as extreme.
+  """
   assert statistics.p_value(Sample((1.0,), 3), Sample((0.0,), 3)) == (
       pytest.approx(0.1))
 
 
 def test_every_pair_of_seeds_must_say_the_same():
-  """9 to 0 of 9, and 8 to 1: the larger p; or neither, if one is reversed."""
+  """The p-value is the largest over pairs of seeds.
+
+  One pair differs on 9 to 0 examples, the other on 8 to 0: p = 2 / 2^8. If
+  pairs disagree on the better sample, p = 1.
+  """
   worse = np.zeros((1, 9), bool)
   better = np.array([[True] * 9, [True] * 8 + [False]])
   p = statistics.p_value(
@@ -44,14 +55,15 @@ def test_every_pair_of_seeds_must_say_the_same():
   both = np.concatenate([better, worse])
   mean = Sample((0.5,), 9, np.array([[True] * 4 + [False] * 5]))
   assert statistics.p_value(Sample((1.0, 8 / 9, 0.0), 9, both), mean) == 1
-  # As from their numbers alone.
+  # Fisher's test, without the answers, has the same two rules.
   assert statistics.p_value(Sample((1.0, 0.0), 9), Sample((4 / 9,), 9)) == 1
   assert statistics.p_value(Sample((1.0, 8 / 9), 9), Sample((0.0,), 9)) == (
       pytest.approx(stats.fisher_exact([[8, 1], [0, 9]]).pvalue))
 
 
 def test_all_pairs_at_once_are_the_pairs_one_by_one():
-  """Against SciPy, a pair at a time: each kind of sample beside each other."""
+  """`p_values`, which tests all pairs at once, agrees with SciPy on each pair.
+  """
   rng = np.random.default_rng(0)
   samples = []
   for seeds, examples, kept in itertools.product(
@@ -98,7 +110,7 @@ def test_too_little_says_nothing_of_a_spread(rows):
 
 @pytest.mark.parametrize('unlike', [0.0, 1.0])
 def test_the_spread_is_the_likeliest_at_the_lowest_weight(unlike):
-  """By SciPy's density of F and its optimiser, without a grid."""
+  """SciPy's F density and optimiser find the same spread, without a grid."""
   rng = np.random.default_rng(0)
   rows = _rows(rng, [3] * 20 + [5] * 10, 0.01 * np.exp(
       rng.normal(0, unlike, 30)))
@@ -118,14 +130,14 @@ def test_the_spread_is_the_likeliest_at_the_lowest_weight(unlike):
   most = min(best(w).fun for w in np.geomspace(0.5, 1000, 300))
   there = best(found.weight)
   assert found.deviation == pytest.approx(np.exp(there.x / 2), rel=0.02)
-  # The bound of a one-sided test at 5%; a step of the grid is 4%.
+  # `bound` is that of a one-sided test at 5%; one grid step is 4%.
   bound = most + stats.norm.ppf(0.95)**2 / 2
   assert there.fun <= bound + 1e-3 and best(found.weight / 1.05).fun >= bound
   assert found.weight > 4 if not unlike else found.weight < 4
 
 
 def test_seeds_that_agree_to_the_example_may_not_be_without_spread():
-  """Rounded to whole examples they would agree as often as they do."""
+  """A row whose seeds agree gets a larger variance than that of rounding."""
   rows = [(0.5, 0.5, 0.5), (0.51, 0.52, 0.50), (0.4, 0.41, 0.42)]
   found = statistics.spread([Sample(row, 100) for row in rows])
   variance, _ = found.variance_of(Sample(rows[0], 100))
@@ -133,14 +145,18 @@ def test_seeds_that_agree_to_the_example_may_not_be_without_spread():
 
 
 def test_with_a_spread_seeds_are_compared_by_it():
-  """By hand: variances (w s^2 + d v) / (w + d), degrees w + d."""
+  """With a common spread, p-values equal those computed by hand.
+
+  A row of d + 1 seeds with variance v gets the variance (w s^2 + d v) / (w + d)
+  with w + d degrees of freedom. Here s is the spread's deviation, w its weight.
+  """
   common = Spread(deviation=0.01, weight=4.0, degrees=50, rows=9)
   one, four = Sample((0.53,), 10**9), Sample((0.48, 0.5, 0.5, 0.52), 10**9)
   assert common.variance_of(one) == pytest.approx((1e-4, 4))
   own = 0.0008 / 3
   of_four = (4 * 1e-4 + 3 * own) / 7
   assert common.variance_of(four) == pytest.approx((of_four, 7))
-  # Satterthwaite, as SciPy's Welch takes it from deviations and counts.
+  # Satterthwaite's degrees of freedom, as in Welch's test.
   square = 1e-4, of_four / 4
   degrees = sum(square)**2 / (square[0]**2 / 4 + square[1]**2 / 7)
   assert statistics.p_values([one, four], common)[1, 0] == pytest.approx(
@@ -148,7 +164,7 @@ def test_with_a_spread_seeds_are_compared_by_it():
   rule = Sample((0.47,), 100)
   assert statistics.p_value(four, rule, common) == pytest.approx(
       2 * stats.t.sf(0.03 / math.sqrt(of_four / 4), 7), rel=1e-6)
-  # Never more degrees than all seeds of the table have.
+  # The degrees of freedom are at most `Spread.degrees`.
   alike = Spread(deviation=0.01, weight=1000.0, degrees=6, rows=3)
   assert statistics.p_value(one, rule, alike) == pytest.approx(
       2 * stats.t.sf(6, 6), rel=1e-6)
@@ -163,7 +179,7 @@ def test_a_rule_has_no_seeds():
       stats.fisher_exact([[980, 1020], [960, 1040]]).pvalue)
 
 def test_many_pairs_need_more_evidence():
-  """A pair at p = 0.04 differs alone, and not as one of three pairs."""
+  """A pair with p = 0.03 differs if tested alone, but not among three pairs."""
   def sample(wins, losses):
     first = np.array([True] * wins + [False] * losses)
     return Sample((first.mean(),), len(first), first[None])
@@ -176,7 +192,10 @@ def test_many_pairs_need_more_evidence():
 
 
 def _table(means, seeds, deviation, rng):
-  """Samples of drawn seeds, the highest mean first, and their true means."""
+  """Draws accuracies of `seeds` seeds around each of `means`.
+
+  Returns the samples, the highest sample mean first, and their true means.
+  """
   drawn = [(tuple(rng.normal(m, deviation, seeds)), m) for m in means]
   drawn.sort(key=lambda pair: -np.mean(pair[0]))
   return [Sample(seeds, 10**6) for seeds, _ in drawn], [m for _, m in drawn]
@@ -189,17 +208,17 @@ def _ranks(samples):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('seeds', [3, 5])
 def test_equal_mechanisms_are_rarely_told_apart(seeds):
-  """In 200 tables of 12 equal rows: 5% of them, and some, but no more."""
+  """At most about 5% of 200 tables of 12 equal rows show a difference."""
   rng = np.random.default_rng(seeds)
   wrong = sum(
       any(len(rank.like) < 12 for rank in _ranks(
           _table([0.5] * 12, seeds, 0.01, rng)[0])) for _ in range(200))
-  # 10 are expected at most; three deviations of the binomial are 9.
+  # At most 10 are expected; three binomial standard deviations are 9.
   assert 1 <= wrong <= 19
 
 
 def test_the_ranges_hold_the_true_ranks():
-  """All of a table in 95% of tables, and they are not empty words."""
+  """In 95% of tables all rank ranges hold the true ranks, and are narrow."""
   rng = np.random.default_rng(0)
   missed, width = 0, []
   for _ in range(200):
@@ -209,7 +228,7 @@ def test_the_ranges_hold_the_true_ranks():
     missed += any(not rank.first <= order.index(m) + 1 <= rank.last
                   for rank, m in zip(found, true, strict=True))
     width += [rank.last - rank.first + 1 for rank in found]
-  assert missed <= 19  # 10 expected at most, and three deviations
+  assert missed <= 19  # at most 10 expected, plus three deviations
   assert np.mean(width) < 8
 
 
@@ -217,11 +236,12 @@ def test_the_ranges_hold_the_true_ranks():
 @pytest.mark.parametrize('factor, of_mechanisms', [(2, (100, 200)),
                                                    (4, (0, 40))])
 def test_rows_that_spread_unlike_are_rarely_told_apart(factor, of_mechanisms):
-  """Deviations a factor up or down: no row lends its calm to another.
+  """Equal rows rarely differ significantly, even if their spreads are unequal.
 
-  In 200 tables of 12 equal rows, of those whose ranks are of mechanisms; with
-  one deviation for all it is a quarter. Where rows are too unlike ranks are
-  of networks, and say so.
+  The spreads of 12 rows vary by `factor` up or down, in 200 tables. Of the
+  tables that are ranked by seeds, at most 5% show a difference; one variance
+  for all rows would give a quarter. `of_mechanisms` bounds the number of these
+  tables. The others, with too unequal spreads, are ranked by test examples.
   """
   rng = np.random.default_rng(0)
   wrong = told = 0
@@ -233,21 +253,21 @@ def test_rows_that_spread_unlike_are_rarely_told_apart(factor, of_mechanisms):
         Sample(tuple(row), 10**6) for row in rows])
     told += common is not None
     wrong += common is not None and any(len(rank.like) < 12 for rank in found)
-  # 5% of them, and three deviations of the binomial.
+  # 5% of the tables, plus three binomial standard deviations.
   assert wrong <= 0.05 * told + 3 * np.sqrt(0.05 * 0.95 * told)
   least, most = of_mechanisms
   assert least <= told <= most
 
 
 def test_a_row_of_one_seed_takes_its_spread_from_the_others():
-  """It is told from what is far, by no more than its one draw is worth."""
+  """A row of one seed differs from far rows only if other rows vary little."""
   rng = np.random.default_rng(0)
   rows = [tuple(m + 0.01 * np.array([-1, 0, 1]) * rng.uniform(0.9, 1.1))
           for m in (0.7, 0.7, 0.5, 0.5, 0.5, 0.5)]
   rows.insert(2, (0.60,))
   found = _ranks([Sample(row, 10**6) for row in rows])
   assert (found[2].first, found[2].last) == (3, 3)
-  # Ten times as far apart, one draw is told from nothing.
+  # With ten times the spread, the single seed differs from no row.
   rows = [tuple(np.mean(row) + 10 * (np.array(row) - np.mean(row)))
           for row in rows]
   found = _ranks([Sample(row, 10**6) for row in rows])
@@ -255,7 +275,7 @@ def test_a_row_of_one_seed_takes_its_spread_from_the_others():
 
 
 def test_ranks_are_what_pairs_leave(monkeypatch):
-  """Places 1 and 2 differ, and 3 only from 1."""
+  """Rank ranges follow from the pairs that differ: here 1 and 2, 1 and 3."""
   apart = np.zeros((4, 4), bool)
   for i, j in ((0, 1), (0, 2)):
     apart[i, j] = apart[j, i] = True
@@ -268,7 +288,7 @@ def test_ranks_are_what_pairs_leave(monkeypatch):
 
 
 def test_holm_stops_at_the_first_that_is_not_found():
-  """Of four: 5%/4 = 0.0125, 5%/3 = 0.0167, 5%/2, 5%."""
+  """The bounds of four tests are 5%/4 = 0.0125, 5%/3 = 0.0167, 5%/2 and 5%."""
   assert statistics.differ([0.04, 0.012, 0.017, 0.03]) == [
       False, True, False, False]
   assert statistics.differ([0.04, 0.012, 0.016, 0.025]) == [True] * 4

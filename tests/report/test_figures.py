@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what the rows say."""
+"""Tests that figures show the values of the rows."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ def board(tmp_path):
 
 @pytest.fixture
 def drawn(monkeypatch):
-  """The axes of a planned figure instead of its bytes."""
+  """Returns a function that draws a figure and returns its axes, not bytes."""
   monkeypatch.setattr(charts, 'saved', lambda fig, form: fig.axes[0])
   monkeypatch.setattr(figures, 'sealed', lambda axes, figure: axes)
   def draw(kind, *arguments):
@@ -90,7 +90,7 @@ def test_areas_are_memory_and_places_speed_and_accuracy(board, drawn):
 
 
 def test_marks_have_the_colours_of_the_legend(board, drawn):
-  """As they are seen: what shines through is the same in both."""
+  """Each mark has the colour and the opacity of its legend entry."""
   ax = drawn('speed', board(THREE), SPEEDS)
   legend, = ax.figure.legends
   named = {colors.to_hex(handle.get_color()): handle.get_alpha()
@@ -100,7 +100,7 @@ def test_marks_have_the_colours_of_the_legend(board, drawn):
 
 
 def test_a_model_has_one_mark_whatever_its_configurations(board, drawn):
-  """Its speed is that of one configuration: the row with most steps has it."""
+  """Models were timed in one configuration, so one row of each is drawn."""
   better = make('simpletron', right=150, steps=100)
   ax = drawn('speed', board([*THREE, better]), SPEEDS)
   assert [tuple(xy) for xy in ax.collections[0].get_offsets()] == [
@@ -125,7 +125,7 @@ def test_of_many_rows_the_best_are_drawn_and_the_others_counted(board, drawn):
 
 
 def test_titles_are_in_the_middle_of_their_figure(board, drawn):
-  """However wide the names of rows are, and in as many lines as it takes."""
+  """Titles are centred despite wide row names, even in several lines."""
   other = make('simpletron', right=150, steps=100)
   other['config']['encoder']['positions'] = 'x' * 40
   found = board([*THREE, other])
@@ -206,7 +206,8 @@ def test_marks_of_one_line_do_not_hide_each_other(board, drawn):
   marks = [tuple(line.get_xydata()[0]) for line in ax.lines
            if len(line.get_xdata()) == 1]
   assert sorted(x for x, _ in marks) == [60, 74, 74.5, 74.5, 75]
-  assert (75, 0) in marks and (60, 0) in marks  # the best, and one alone
+  # The best mark and the mark without neighbours are not moved.
+  assert (75, 0) in marks and (60, 0) in marks
   assert len({y for x, y in marks if x > 70}) == 4
   assert all(abs(y) < 0.5 for _, y in marks)
 

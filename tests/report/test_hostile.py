@@ -1,4 +1,4 @@
-"""Records may hold anything: the page stays a page and the figures figures."""
+"""Tests that hostile text in records cannot break the pages or figures."""
 
 import copy
 import html.parser
@@ -54,7 +54,7 @@ VALUES = {
 
 
 def leaves(value, path=()):
-  """The places in a record: of each value, and of each name of a field."""
+  """Yields (path, is_name) for each value and each field name of a record."""
   yield path, False
   items = (value.items() if isinstance(value, dict)
            else enumerate(value) if isinstance(value, list) else ())
@@ -65,7 +65,7 @@ def leaves(value, path=()):
 
 
 def spoilt(record, path, is_name, value):
-  """The record with one value, or the name of one field, in another's place."""
+  """Returns a copy with `value` for the value at `path`, or for its name."""
   if not path:
     return value
   changed = copy.deepcopy(record)
@@ -80,14 +80,14 @@ def spoilt(record, path, is_name, value):
 
 
 class Page(html.parser.HTMLParser):
-  """What a browser makes of a page: its tags, links and text."""
+  """Parses a page as a browser does, into tags, attributes and text."""
 
   def __init__(self, text):
     super().__init__()
     self.tags, self.attributes, self.open, self.text = set(), [], [], []
     parser = markdown_it.MarkdownIt('commonmark').enable(
         ['table', 'strikethrough'])
-    parser.validateLink = lambda address: True  # it would hide bad ones
+    parser.validateLink = lambda address: True  # else it hides bad links
     self.feed(parser.render(text))
     self.close()
     assert not self.open
@@ -113,7 +113,7 @@ class Page(html.parser.HTMLParser):
   handle_decl = handle_pi = unknown_decl = handle_comment
 
   def check(self):
-    """Only what the page itself is made of."""
+    """Asserts that the page has only the tags and links of a leaderboard."""
     assert self.tags <= {
         'h1', 'h2', 'h3', 'p', 'table', 'thead', 'tbody', 'tr', 'th', 'td',
         'code', 'pre', 'em', 'strong', 'a', 'img', 'details', 'summary', 'ul',
@@ -130,7 +130,7 @@ class Page(html.parser.HTMLParser):
 
 
 class Place:
-  """A leaderboard of one sound record and others."""
+  """A leaderboard of three valid records, to which tests add hostile ones."""
 
   def __init__(self, folder):
     self.folder = folder
@@ -147,7 +147,7 @@ class Place:
     (self.baselines / 'text_mini.json').write_text(json.dumps(FLOORS))
 
   def put(self, record):
-    """Adds a record; one that is sound gets a seed of its own."""
+    """Writes a record and returns its path; seed 0 becomes an unused seed."""
     if isinstance(record, dict) and record.get('seed') == 0:
       record = copy.deepcopy(record) | {'seed': self.number}
       if isinstance(record.get('config'), dict):
@@ -159,7 +159,7 @@ class Place:
     return path
 
   def make(self):
-    """Makes and checks everything; returns the page's text and its HTML."""
+    """Writes and checks pages and figures; returns their text and `Page`."""
     publish.regenerate(self.place)
     made = self.check(''.join(path.read_text('utf-8') for path in (
         self.place.page, *self.place.details.glob('*.md'))))
@@ -171,7 +171,7 @@ class Place:
     return '\n'.join(render.markdown(site.load(self.place)).values())
 
   def check(self, text):
-    """Returns a page's text and its HTML."""
+    """Checks the text of a page; returns the text and its `Page`."""
     page = Page(text)
     page.check()
     assert any(cell.startswith('transformer') for cell in page.text)
@@ -195,7 +195,7 @@ def place(tmp_path):
 
 
 def _spoil_all(place, value):
-  """A record for each place that a value can be put into."""
+  """Adds copies of RUN, each with `value` in place of another value or name."""
   for path, is_name in leaves(RUN):
     if 'confusion' not in path[:-1]:
       place.put(spoilt(RUN, path, is_name, value))

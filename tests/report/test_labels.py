@@ -1,4 +1,4 @@
-"""Names beside points: measured, they keep clear of each other."""
+"""Tests that the names beside points in a figure do not overlap."""
 
 import itertools
 
@@ -13,7 +13,8 @@ from lra.report import charts
 
 
 def placed(points, names, area, margin=0.12):
-  """(boxes of the names, circles of the marks, the axes' box), in pixels."""
+  """Returns the names' boxes, the marks' circles and the axes' box, in pixels.
+  """
   with style():
     fig = figure.Figure(figsize=(8, 5), layout='constrained')
     ax = fig.subplots()
@@ -30,23 +31,23 @@ def placed(points, names, area, margin=0.12):
 
 
 def overlap(a, b):
-  """Length of the shorter side of what two boxes share, in pixels."""
+  """Returns the shorter side of the overlap of two boxes, in pixels."""
   return min(min(a[2], b[2]) - max(a[0], b[0]),
              min(a[3], b[3]) - max(a[1], b[1]))
 
 
 def gap(box, mark):
-  """Between a box and a circle; negative where they overlap."""
+  """Returns the distance of a box and a circle; negative if they overlap."""
   x, y, radius = mark
   return np.hypot(max(box[0] - x, 0, x - box[2]),
                   max(box[1] - y, 0, y - box[3])) - radius
 
 
 def test_lines_lead_from_far_names_to_their_points():
-  """In a crowd some names are far from their points; each has its line.
+  """A line joins a name to its point if the point is far.
 
-  And each that is as near to the mark of another: without one, the nearest mark
-  is its own.
+  A line is also drawn if another point is about as near. So the point of a
+  name without a line is its nearest.
   """
   draw = np.random.default_rng(0)
   points = 10 ** draw.normal(size=(40, 2))
@@ -77,7 +78,7 @@ def test_lines_lead_from_far_names_to_their_points():
 
 
 def test_a_name_that_is_as_near_to_another_mark_has_a_line():
-  """Points that are alone need none."""
+  """Two names at one point have lines; names of distant points have none."""
   def lines(points):
     with style():
       ax = figure.Figure(figsize=(8, 5)).subplots()

@@ -1,4 +1,4 @@
-"""The leaderboard: a pure function of its records, and picky about them."""
+"""Tests the pages of the leaderboard, which depend on its records only."""
 
 import copy
 import os
@@ -17,17 +17,17 @@ from tests.helpers import scored
 from tests.helpers.page import FLOORS, RUNS, Place, loss, make, scores
 from tests.helpers.paths import ROOT
 
-# The protocols of these records are called like real ones, but say nothing.
+# These invented records name real protocols but do not have their settings.
 pytestmark = pytest.mark.usefixtures('no_protocols')
 
 
-# Written by hand: 130/200 = 65%, 131/200 = 65.5%, mean 65.25% +- 12.706 *
-# 0.25%; Wilson's intervals of 140 and 110 of 200; 140 and 110 differ (Fisher,
-# p = 0.003), 140 and 130 (0.3), 130 and 110 (0.05) do not as three pairs; the
-# baseline is 68%, of which 110 alone differ (Fisher, p = 0.01, below 5% / 3);
-# 1101 parameters are more than 10% above 1000, 1100 are not. With 512 channels
-# in 8 heads and 513 positions the states are 2 * 512 * 513, 8 * 64 * 64, and
-# 8 * 64 * 65.
+# The tables were computed by hand. 130 and 131 of 200 examples give 65.25% +-
+# 12.706 * 0.25%; 140 and 110 of 200 have Wilson's intervals. By Fisher's test
+# of three pairs only 140 and 110 differ (p = 0.003); 140 and 130 (0.3) do not,
+# nor do 130 and 110 (0.05). Only 110 differs from the baseline of 68% (p = 0.01
+# is below 5% / 3). 1101 parameters are more than 10% above 1000, 1100 are not.
+# With 512 channels in 8 heads and 513 positions the state sizes are
+# 2 * 512 * 513, 8 * 64 * 64 and 8 * 64 * 65.
 SCORES = """\
 | rank | model | accuracy % | 95% interval | above baseline | seeds \
 | parameters | state size | notes |
@@ -120,7 +120,7 @@ def test_protocols_are_not_ranked_together(tmp_path):
 
 
 def test_a_record_has_its_state_or_the_page_computes_it(tmp_path):
-  """7 of the record, though the mixer says more; none of a lost model."""
+  """The page shows a record's `state_size`, and '–' for an unknown model."""
   text = Place(tmp_path, [
       make(state_size=7), make('lost_model', right=120)]).render()
   assert re.search(r'\| transformer \| 65.0 \|.*\| 1,000 \| 7 \|', text)
@@ -132,7 +132,7 @@ def test_a_page_of_changed_runs_alone_says_where_they_are(tmp_path):
   place.write(html=tmp_path / 'html')
   first = place.page.read_text('utf-8')
   html = (tmp_path / 'html' / 'index.html').read_text('utf-8')
-  # The full tasks and the probes still have none.
+  # The full tasks and the probes have no run.
   assert first.count('No run yet.') == 2
   assert first.count('changed from their protocol') == 1
   assert 'tasks: [Text mini](leaderboard/text_mini.md).' in first
@@ -278,7 +278,7 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
       check=True, cwd=ROOT, env={
           **os.environ, 'TZ': 'Asia/Tokyo', 'LC_ALL': 'C', 'LANG': 'C',
           'PYTHONHASHSEED': '7', 'PYTHONUTF8': '0'})
-  # The names of the records' files are on the page, and differ.
+  # The pages show the file names of the records, which differ between places.
   for name in (
       'leaderboard.md', 'leaderboard/text_mini.md', 'html/index.html'):
     pages = [re.sub(rb'runs/text_mini/\d\.json', b'', (
@@ -295,7 +295,7 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
 
 
 def test_pages_use_no_device():
-  """The commands of rows ask mixers for their defaults, which imports JAX."""
+  """Pages may import JAX, for the rows' commands, but use no device."""
   code = ('import sys; from lra.records import curves; '
           'from lra.report import catalogue, render, site; '
           'from lra.cli import launch; catalogue.listing(); '

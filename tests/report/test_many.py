@@ -1,4 +1,4 @@
-"""Ten thousand records are a page, and not much more memory than few."""
+"""Tests the memory that a page of ten thousand records takes."""
 
 import collections
 import copy
@@ -23,7 +23,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def _fill(folder, count):
-  """Makes so many records: mini ones with other seeds and learning rates.
+  """Writes `count` records: mini runs with new seeds and learning rates.
 
   Returns the number of rows with fifty seeds.
   """
@@ -35,7 +35,7 @@ def _fill(folder, count):
     record = copy.deepcopy(known[index])
     config = record['config']
     record['seed'] = config['seed'] = 10 + repeat % 50
-    record['test']['loss'] += repeat / 100  # with the same it were a copy
+    record['test']['loss'] += repeat / 100  # else it counts as a copy
     config['train']['learning_rate'] = 0.01 + 0.01 * (repeat // 50)
     path = folder / 'runs' / record['task'] / (
         f'{record["model"]}-{identity.run_name(config)}.json')
@@ -48,7 +48,7 @@ def _fill(folder, count):
 
 
 def _of_fifty_seeds(folder):
-  """Counts the rows of fifty seeds in the tables of the task pages."""
+  """Counts the rows with fifty seeds in the tables of the task pages."""
   found, column = 0, None
   for page in sorted((folder / 'page').glob('*.md')):
     for line in page.read_text().splitlines():
@@ -63,7 +63,7 @@ def _of_fifty_seeds(folder):
 
 
 def _megabytes(folder):
-  """The most memory that making the page takes."""
+  """Makes the page in another process; returns its peak memory in MiB."""
   done = subprocess.run(
       [sys.executable, '-c', _RENDER, str(folder)], text=True, check=False,
       capture_output=True, env={**os.environ, 'PYTHONPATH': str(ROOT)})

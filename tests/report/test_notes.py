@@ -1,4 +1,4 @@
-"""What is said of tasks, against the committed records."""
+"""Tests the page's notes on tasks against the committed records."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The tables of a task, and the sentences below them."""
+"""Tests the tables of a task and the sentences below them."""
 
 import re
 
@@ -26,15 +26,16 @@ def test_models_that_give_the_same_answers_are_named_together(tmp_path):
   assert sentence(one('mqa'), one('gqa')) == ['gqa and mqa']
   assert not sentence(one('mqa'), one('gqa', swapped=True))
   assert not sentence(one('mqa'), one('gqa', loss=0.25))
-  assert not sentence(make('mqa'), make('gqa'))  # who says which were right?
+  assert not sentence(make('mqa'), make('gqa'))  # answers are not kept
   assert not sentence(one('mqa'), one('gqa'), one('mqa', 1),
                       one('gqa', 1, swapped=True))
 
 
 def test_a_table_says_by_what_rows_are_told_apart(tmp_path):
-  """130, 131, 132 of 200, and two examples more: deviations of half a percent.
+  """The sentence says whether rows are compared by seeds or by examples.
 
-  On other data it would be another spread.
+  Seeds with 130, 131 and 132 of 200 right have a deviation of 0.5%. Rows on
+  other data do not count.
   """
   def seeds(model, more, data='feed00000000'):
     return [make(model, seed, right=130 + seed + more, data_fingerprint=data)
@@ -59,7 +60,7 @@ def test_a_table_says_by_what_rows_are_told_apart(tmp_path):
 
 
 def test_what_is_too_large_or_elsewhere_is_not_named_as_the_best(tmp_path):
-  # 157,634 parameters has the nystrom protocol's Transformer on pathfinder.
+  # The nystrom protocol's Transformer has 157,634 parameters on pathfinder.
   def row(model, right, params, data='feed00000000'):
     run = make(model, task='pathfinder', right=right, params=params,
                protocol='nystrom', data_fingerprint=data)
@@ -76,7 +77,7 @@ def test_what_is_too_large_or_elsewhere_is_not_named_as_the_best(tmp_path):
   large, small = row('super', 150, 173_398), row('local', 120, 173_397)
   assert best(small) == best(large, small) == 'local'
   assert best(large) is None
-  # A row of the Transformer counts more than what was counted.
+  # If the Transformer has a row, its parameters set the budget instead.
   assert best(large, small, row('transformer', 110, 170_000)) == 'super'
   other = row('mqa', 190, 100_000, 'beef00000000')
   assert best(other, small) == 'local' and best(other) == 'mqa'
@@ -92,7 +93,11 @@ def test_a_wide_transformer_does_not_become_the_budget(tmp_path):
 
 
 def test_a_baseline_is_compared_by_the_same_examples(tmp_path):
-  """Ten points above: 20 to 0 examples say so, 110 to 90 do not."""
+  """A row with 110 of 200 right is compared with a baseline with 100 right.
+
+  The difference is significant if 10 to 0 examples differ, but not if 100 to
+  90 differ.
+  """
   flags = [True] * 100 + [False] * 100
 
   def line(answers):

@@ -1,4 +1,4 @@
-"""Publishing: nothing lost between processes, nothing replaced unasked."""
+"""Tests that publishing loses no row and replaces no record unasked."""
 
 import copy
 import fcntl
@@ -27,7 +27,7 @@ def run(seed=0, **changes):
   fields = copy.deepcopy(RUN) | {'seed': seed} | changes
   fields['config']['seed'] = seed
   if fields['test']:
-    fields['test']['loss'] += seed / 100  # with the same it were a copy
+    fields['test']['loss'] += seed / 100  # else it counts as a copy
   return result.validate(fields)
 
 
@@ -37,20 +37,20 @@ def place(tmp_path):
 
 
 def changed_run(**changes):
-  """A run of 300 steps that is not as its protocol says."""
+  """Returns a run of 300 steps, whose protocol has another number of steps."""
   fields = copy.deepcopy(RUN) | {'changes': changes, 'steps': 300}
   fields['config']['train']['steps'] = 300
   return result.validate(fields)
 
 
 def text(place):
-  """The pages of a place, one after another."""
+  """Returns all pages of a place as one text."""
   return ''.join(path.read_text('utf-8') for path in (
       place.page, *sorted(place.details.glob('*.md'))))
 
 
-# A publisher; the first of them stops between its reading of the records and
-# its writing of the page, until it is let go on.
+# A process that publishes the run of one seed. The process of seed 0 reads the
+# records, then waits for the file `go` before it writes the page.
 RACER = """
 import json, pathlib, sys, time
 from lra.records import result
@@ -76,7 +76,7 @@ publish.publish(result.validate(fields),
 
 
 def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
-  """The first to read the records is the last to be done with its page."""
+  """A process reads the records; two more publish before it writes the page."""
   (tmp_path / 'run.json').write_text(json.dumps(RUN))
 
   def start(number):
@@ -89,7 +89,7 @@ def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
     assert racers[0].poll() is None, racers[0].stderr.read()
     time.sleep(0.01)
   racers += [start(1), start(2)]
-  # The others wait, and say so; without a lock they would end.
+  # The others print that they wait; without a lock they would finish.
   told = [next((line for line in racer.stderr if 'waiting' in line), '')
           for racer in racers[1:]]
   (tmp_path / 'go').touch()
@@ -113,7 +113,7 @@ def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd, lock):
     with pytest.raises(UserError, match=lock):
       publish.publish(run(), place)
   assert 'waiting' in capfd.readouterr().err
-  # A record that is there already will be on the next page.
+  # If only the page is locked, the record is written, and is on the next page.
   assert place.path(run()).exists() == (lock == publish.LOCK)
   assert not place.page.exists() and not publish.done(run(), place)
   publish.publish(run(), place)
@@ -203,7 +203,7 @@ def test_another_result_of_a_run_is_compared_and_replaced_on_request(
                'commit aaaaaaaa bbbbbbbb (modified)',
                'model file unknown cccccccc'):
     assert line in table, told
-  assert ' reproduces ' in told  # 70% of 200 examples, beside 58% to 71%
+  assert ' reproduces ' in told  # 70% is within 58% to 71%
   assert text(place) == before and result.read(path) == old
   publish.publish(new, place, replace=True)
   assert result.read(path) == new and '| 70.0 |' in text(place)
@@ -236,7 +236,7 @@ def test_a_damaged_record_is_replaced_on_request_only(place, capfd):
 
 
 def test_what_a_run_changes_may_be_found_out_later(place):
-  """A record made before changes were kept is the same run's."""
+  """A record without the field `changes` equals one that has it."""
   publish.publish(run(), place)
   publish.publish(run(changes={'train.steps': 4000}), place)
   assert 'instead of' not in text(place)
@@ -308,7 +308,7 @@ def test_seeds_of_different_code_are_said_to_be(place):
 
 def test_a_page_that_was_begun_before_a_record_does_not_have_it(
     place, monkeypatch):
-  """Of another process, it is finished after the record is written."""
+  """`done` is false for a record written while a page is being made."""
   publish.publish(run(), place)
   mine = run(seed=1)
   load = publish.site.boards_lib.load
@@ -319,7 +319,7 @@ def test_a_page_that_was_begun_before_a_record_does_not_have_it(
     monkeypatch.setattr(publish, '_MOMENT_SECONDS', 0)
     monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0)
     with pytest.raises(UserError, match=publish.LOCK):
-      publish.publish(mine, place)  # as if it were killed while it waits
+      publish.publish(mine, place)  # as if killed while it waits
     return made
 
   monkeypatch.setattr(publish.site.boards_lib, 'load', read)
@@ -368,7 +368,7 @@ def test_a_record_names_no_folder_of_its_user(place):
   assert json.loads(record)['xla_flags'] == [
       '--a=1', '--xla_dump_to', 'JAX_A=x']
   assert publish.done(mine, place) and mine.config['data_dir']
-  # A record of an earlier version, with the folder, is that of the same run.
+  # A record of an earlier version names the folder; it counts as equal.
   result.write(place.path(mine), mine)
   os.utime(place.page)
   assert publish.done(mine, place)
@@ -419,7 +419,8 @@ def test_what_belongs_to_another_is_found_before(place, monkeypatch, name):
 
 
 def test_what_a_kill_left_undone_is_known(place):
-  """Neither record nor page; the record alone; both; the record of another."""
+  """`done` is true if the page is newer than the record, or the record differs.
+  """
   mine, other = run(), run(steps_per_s=1.0)
   assert not publish.done(mine, place)
   publish.publish(mine, place)

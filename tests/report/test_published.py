@@ -1,4 +1,4 @@
-"""The table of published results."""
+"""Tests the table of published results."""
 
 import json
 
@@ -61,9 +61,12 @@ def test_a_missing_or_foreign_published_file_is_named(tmp_path):
 
 
 def test_a_row_is_compared_within_its_protocol_only(tmp_path):
-  """Three seeds of 60, 61, 62%: t gives 61 +- 2.48, Wilson of 122 of 200 54.09
-  to 67.49, and both 53.66 to 67.95; of 129 of 200 Wilson gives 57.65 to 70.80,
-  of 149 68.04 to 80.04.
+  """A row is compared with the published row of its own protocol only.
+
+  The intervals were computed by hand. Seeds of 60, 61 and 62% have 61 +- 2.48
+  by Student's t; 122 of 200 has 54.09 to 67.49 by Wilson; both together give
+  53.66 to 67.95. By Wilson 129 of 200 has 57.65 to 70.80, and 149 of 200 has
+  68.04 to 80.04.
   """
   place = Place(tmp_path, [
       make(seed=i, right=right, protocol='lra')
@@ -87,9 +90,10 @@ def test_a_row_is_compared_within_its_protocol_only(tmp_path):
 
 
 def test_means_are_of_five_tasks_and_of_six():
-  """As printed: by the arena of five, by S4 of six, where FAIL counts 50.
+  """Printed averages are means over five tasks, or over six as in S4's paper.
 
-  Sinkhorn's 51.29 is the arena's own slip; its scores make 51.48.
+  FAIL counts as 50 in the mean over six. The LRA paper prints 51.29 for
+  Sinkhorn, but its scores give 51.48.
   """
   rows = inputs.published(paths.PACKAGED / 'published.csv')
   for row in rows:

@@ -1,6 +1,6 @@
-"""Sixty-four processes publish at once: nothing is lost, and none waits long.
+"""Tests 64 processes that publish at once: no row is lost, none waits long.
 
-Only two of them are held up on purpose; the others race as they like.
+Two of the processes are stopped on purpose; the others race.
 """
 
 import copy
@@ -21,12 +21,12 @@ from tests.helpers.paths import ROOT
 RUN = json.loads(
     (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
 FIRST = range(40)
-SECOND = range(36, 60)  # four of them publish what others have published
+SECOND = range(36, 60)  # four of these seeds are in FIRST, too
 
-# One process for each seed, which publishes its run; all are forked from one
-# that has imported everything and has no thread. The first two of all that read
-# the records stop before they write the page: the first for ever, the second
-# until it is let go on. Prints how each has ended.
+# Forks a process for each seed, which publishes its run, and prints their exit
+# codes. The parent imports everything first and has only one thread. The first
+# two processes that read the records stop before they write the page: the first
+# forever, the second until the file `go` exists.
 _PUBLISHERS = """
 import copy, json, os, pathlib, sys, time
 from lra.records import result
@@ -76,7 +76,7 @@ def _start(folder, seeds):
 
 
 def _until(found, processes, place):
-  """Nobody has written the page by then: one of the two has the lock."""
+  """Waits until `found()`; asserts that nobody writes the page before that."""
   while not found():
     assert all(process.poll() is None for process in processes)
     assert not place.page.exists()
@@ -84,7 +84,7 @@ def _until(found, processes, place):
 
 
 def _waiting(folder):
-  """How many wait for the page."""
+  """Counts the processes that wait for the lock of the page."""
   return sum(path.read_text().count(f'waiting for {folder}/results/'
                                     f'{publish.LOCK}.\n')
              for path in folder.glob('said*'))
@@ -93,7 +93,7 @@ def _waiting(folder):
 def _run(seed):
   fields = copy.deepcopy(RUN)
   fields['seed'] = fields['config']['seed'] = seed
-  fields['test']['loss'] += seed / 100  # with the same it were a copy
+  fields['test']['loss'] += seed / 100  # else it counts as a copy
   return result.validate(fields)
 
 
@@ -103,14 +103,14 @@ def test_sixty_four_publishers_and_one_is_killed(tmp_path):
   place = publish.Place(tmp_path / 'results', tmp_path / 'page.md')
   processes = [_start(tmp_path, FIRST)]
   try:
-    # The one that holds the lock may have read the records later than the
-    # others began to wait for it.
+    # The process with the lock may read the records only after the others
+    # wait for it.
     _until(lambda: (tmp_path / 'first').exists() and
            _waiting(tmp_path) == len(FIRST) - 1, processes, place)
     os.kill(int((tmp_path / 'first').read_text()), signal.SIGKILL)
     _until((tmp_path / 'second').exists, processes, place)
     processes.append(_start(tmp_path, SECOND))
-    # It has read the records, and these are not among them.
+    # The process that made `second` has read the records without these.
     everyone = len(FIRST) + len(SECOND)
     _until(lambda: _waiting(tmp_path) == everyone - 1, processes, place)
     (tmp_path / 'go').touch()
@@ -131,7 +131,7 @@ def test_sixty_four_publishers_and_one_is_killed(tmp_path):
   again = render.markdown(site.load(place))
   assert page == again[place.details / 'text_mini.md']
   assert all(publish.done(run, place) for run in wanted)
-  # One more page is enough for all who waited, and nothing is left behind.
+  # One more page serves all that waited, and no temporary file is left.
   assert ''.join(said).count('wrote ') == 2
   assert {path.name for path in place.results.iterdir()} <= {
       'runs', 'figures', publish.LOCK, publish.RECORDS_LOCK}

@@ -1,11 +1,10 @@
-"""The filters of the HTML page."""
+"""Tests the values that the filters of the HTML page use."""
 
 from lra import paths
 from lra.report import catalogue, inputs, render
 
 
 def test_a_published_row_has_the_family_of_the_model_here():
-  """Whatever its paper calls it."""
   families = {entry.name: entry.family for entry in catalogue.read()}
   papers = inputs.published(paths.PACKAGED / 'published.csv')
   here = [paper for paper in papers if paper.here]

@@ -1,4 +1,4 @@
-"""Which results share a row, and what rows are called."""
+"""Tests which results share a row, and the names of rows."""
 
 import copy
 import json
@@ -19,11 +19,11 @@ RUN = json.loads(
 
 
 def load(folder, *configs):
-  """The rows of one run, with another seed, for each of the configs."""
+  """Writes a run for each config, with seeds 0, 1, ...; returns the rows."""
   for seed, config in enumerate(configs):
     run = copy.deepcopy(RUN) | {'seed': seed}
     run['config'] = config | {'seed': seed}
-    run['test']['loss'] += seed / 100  # with the same it were a copy
+    run['test']['loss'] += seed / 100  # else it counts as a copy
     (folder / f'{seed}.json').write_text(json.dumps(run))
   boards, left_out = boards_lib.load(folder, folder / 'none')
   assert not left_out
@@ -38,7 +38,7 @@ def test_committed_records_have_the_name_of_their_identity():
 
 @pytest.fixture
 def clip(monkeypatch):
-  """A field that came after the first records, which did not clip."""
+  """Declares a new field `optim.clip`; earlier runs did not clip."""
   monkeypatch.setitem(fields.FIELDS, 'optim.clip', fields.Field(
       default=1.0, doc='Largest norm of the gradient.', before=0.0))
 
@@ -82,7 +82,7 @@ def test_without_declaration_a_field_names_two_rows(tmp_path):
 @pytest.mark.parametrize('task, answers', [
     ('listops', 1), ('mqar', 32), ('selective_copying', 8), ('parity', 1)])
 def test_answers_of_one_sequence_are_one_example(task, answers):
-  """Wilson's interval by its formula, of 100 sequences of each class."""
+  """Wilson's interval counts the sequences, 100 per class, not the answers."""
   run = copy.deepcopy(RUN) | {'task': task}
   run['config']['task'] = task
   classes = tasks.get(task).num_classes
@@ -105,7 +105,7 @@ def test_data_directory_and_seed_are_no_other_row(tmp_path):
 
 
 def baselines_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
-  """The board of a run that claims baselines, where one was measured."""
+  """Returns a board with a measured baseline and a run that claims others."""
   runs, measured = tmp_path / 'runs', tmp_path / 'floors'
   for folder in (runs, measured):
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Records and commands on the page are those of the place where it is."""
+"""Tests that links and commands of a page fit the folder that it is in."""
 
 import re
 
@@ -13,13 +13,13 @@ HEAD = '| model | protocol | records by seed | command |\n'
 
 
 def command(run, seeds):
-  """As `repeat.command`: one run differs in more than its seed."""
+  """Replaces `repeat.command`; the run of seed 2 needs another flag."""
   odd = ' --odd' if run.seed == 2 else ''
   return f'run {run.model}{odd} {",".join(map(str, seeds))}'
 
 
 def records(page):
-  """The lines of the tables of records, as cells."""
+  """Returns the rows of a page's tables of records, each a list of cells."""
   tables = page.split(HEAD)[1:]
   return [line.strip('|').split(' | ') for table in tables
           for line in table.split('\n\n')[0].splitlines()[1:]]

@@ -1,4 +1,4 @@
-"""What was measured of the speed of models, as figures need it."""
+"""Tests how measured speeds are read for the figures."""
 
 from lra import files
 from lra.report import inputs

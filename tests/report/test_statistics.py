@@ -1,4 +1,4 @@
-"""Intervals and tests against numbers worked out by hand or by definition."""
+"""Tests intervals and deviations against values computed by hand."""
 
 import math
 
@@ -9,7 +9,7 @@ from lra.report.statistics import Sample
 
 
 def test_the_interval_over_seeds_is_students():
-  """Mean 0.5, deviation 0.01, three seeds: 4.303 * 0.01 / sqrt(3)."""
+  """Three seeds of mean 0.5 and deviation 0.01: +- 4.303 * 0.01 / sqrt(3)."""
   found = statistics.interval(Sample((0.49, 0.50, 0.51), 2000))
   assert found.over_seeds
   assert found.low == pytest.approx(0.5 - 4.3027 * 0.01 / math.sqrt(3), 1e-4)
@@ -17,7 +17,7 @@ def test_the_interval_over_seeds_is_students():
 
 
 def test_the_interval_of_one_seed_is_wilsons():
-  """By its formula, p (1 - p) at both ends: (p - x)^2 = z^2 x (1 - x) / n."""
+  """Both ends x satisfy Wilson's equation (p - x)^2 = z^2 x (1 - x) / n."""
   n, p = 1000, 0.37
   found = statistics.interval(Sample((p,), n))
   assert not found.over_seeds and found.low < p < found.high
@@ -27,7 +27,7 @@ def test_the_interval_of_one_seed_is_wilsons():
 
 
 def test_the_deviation_is_that_of_a_sample():
-  """By hand: of 0.4, 0.5 and 0.9 the squares sum to 0.14."""
+  """By hand, the squared differences from the mean 0.6 sum to 0.14."""
   three = Sample((0.4, 0.5, 0.9), 100)
   assert statistics.deviation(three) == pytest.approx(math.sqrt(0.07))
   assert statistics.deviation(Sample((0.4,), 100)) is None
@@ -35,7 +35,7 @@ def test_the_deviation_is_that_of_a_sample():
 
 @pytest.mark.parametrize('accuracy', [0.37, 1.0])
 def test_equal_seeds_have_the_interval_of_one(accuracy):
-  """Student's would have no width at all, whatever the other seeds do."""
+  """Student's interval of equal seeds would have no width."""
   found = statistics.interval(Sample((accuracy,) * 3, 1000))
   assert found == statistics.interval(Sample((accuracy,), 1000))
   assert not found.over_seeds and found.high - found.low > 0.003
@@ -48,11 +48,11 @@ def test_no_interval_leaves_the_possible(accuracy):
 
 
 def test_the_interval_of_a_difference_is_newcombes():
-  """His table II: 56 of 70 against 48 of 80, method 10."""
+  """Newcombe's table II, method 10, has the interval for 56/70 and 48/80."""
   low, high = statistics.difference(Sample((56 / 70,), 70),
                                     Sample((48 / 80,), 80))
   assert (low, high) == (pytest.approx(0.0524, abs=5e-5),
                          pytest.approx(0.3339, abs=5e-5))
-  # The other way round it is the same.
+  # With the samples swapped, the interval changes its sign.
   assert statistics.difference(Sample((48 / 80,), 80), Sample((56 / 70,), 70)
                                ) == pytest.approx((-high, -low))

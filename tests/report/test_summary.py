@@ -1,4 +1,4 @@
-"""The tables of models x tasks: what a cell says, and means over tasks."""
+"""Tests the tables of models and tasks: their cells, and means over tasks."""
 
 import pytest
 
@@ -13,7 +13,7 @@ FIVE = ('listops', 'text', 'retrieval', 'image', 'pathfinder')
 
 
 def rows(tasks, model='transformer', right=100):
-  """A run on each task: of 200 examples `right`, then two more each."""
+  """Returns a run per task, with `right`, `right` + 2, ... of 200 right."""
   runs = [make(model, task=task, right=right + 2 * i)
           for i, task in enumerate(tasks)]
   for run in runs:
@@ -26,7 +26,10 @@ def rows(tasks, model='transformer', right=100):
 
 
 def tables(tmp_path, runs, group='full', floors=()):
-  """Protocol -> {model: {column: cell}}, in the order of the lines."""
+  """Returns {protocol: {model: {column: (text, whether bold)}}}.
+
+  The models are in the order of the table.
+  """
   place = Place(tmp_path / str(len(list(tmp_path.iterdir()))), runs, floors)
   boards, _ = boards_lib.load(place.runs, place.baselines)
   return {found.protocol: {
@@ -44,7 +47,7 @@ def table(*arguments, **options):
 
 def test_five_tasks_have_a_mean_as_long_range_arena_prints_it(tmp_path):
   found = table(tmp_path, rows(FIVE) + rows(FIVE[:4], 'local'))
-  # 50, 51, 52, 53 and 54%.
+  # The mean of 50, 51, 52, 53 and 54%.
   assert found['transformer']['mean of 5'][0] == '52.0'
   assert found['local']['mean of 5'][0] == '–'
   assert 'mean of 6' not in found['local']
@@ -94,7 +97,7 @@ def test_all_six_tasks_have_a_column_and_their_baselines(tmp_path):
 
 
 def test_states_span_the_tasks(tmp_path):
-  """Keys and values of 2,001 and 1,025 positions, of width 512."""
+  """The state holds keys and values of 2,001 or 1,025 positions, width 512."""
   found = table(tmp_path, rows(['listops', 'image']) + rows(
       ['listops', 'image'], 'simpletron'))
   assert found['transformer']['state size'][0] == '1,049,600 to 2,049,024'
@@ -102,13 +105,13 @@ def test_states_span_the_tasks(tmp_path):
 
 
 def test_cells_have_their_interval_and_marks(tmp_path):
-  """Rows of `test_leaderboard`: 70% of a heavy one, 65.25% of two seeds."""
+  """In RUNS, a model above the parameter budget has 70%, two seeds 65.25%."""
   found = table(tmp_path, [*RUNS, make(task='retrieval_rfc_mini', right=160)],
                 'mini', [FLOORS])
   assert list(found) == [
       'baseline', 'simpletron', 'transformer', 'linear_transformer']
-  # Half of 63.3 to 75.9, of 62.1 to 68.4; 80% is better than 50% by chance
-  # in no way.
+  # ±6.3 is half of 63.3 to 75.9, ±3.2 half of 62.1 to 68.4. No mark beside 80%:
+  # it is significantly above its baseline, 50%.
   assert [found[model]['Text mini'] for model in found] == [
       ('68.00', True), ('70.0 ±6.3 =†‡', True), ('65.3 ±3.2 =', True),
       ('–', False)]

@@ -1,4 +1,4 @@
-"""Baselines of the package, for a leaderboard that has none of its own."""
+"""Tests the package's baselines on a leaderboard that has none of its own."""
 
 import json
 import re
@@ -16,7 +16,7 @@ DATA = 'feed00000000'
 
 @pytest.fixture
 def usual(tmp_path):
-  """A folder whose baseline of ListOps has the first 100 of 200 right."""
+  """Writes baselines with the first 100 of 200 right; returns their folder."""
   folder = tmp_path / 'usual'
   folder.mkdir()
   for task in ('listops', 'text'):
@@ -28,7 +28,7 @@ def usual(tmp_path):
 
 
 def run(model='transformer', more=12, data=DATA, **changes):
-  """A run that has right what the baseline has, and some more."""
+  """Returns a run with the baseline's 100 examples right, and `more` others."""
   right = [True] * (100 + more) + [False] * (100 - more)
   confusion = [[0] * 10 for _ in range(10)]
   confusion[0][:2] = [sum(right), 200 - sum(right)]
@@ -42,7 +42,10 @@ def page(place, usual):
 
 
 def test_rows_on_their_data_are_compared_by_the_same_examples(tmp_path, usual):
-  """McNemar finds 12 to 0, of 200 each Fisher does not find 112 to 100."""
+  """McNemar's test of 12 to 0 examples finds a difference.
+
+  Without the baseline's answers, Fisher's test of 112 and 100 of 200 does not.
+  """
   place = Place(tmp_path / 'own', [run()], ())
   text = page(place, usual)
   assert '| +6.0 |' in text and 'No row is' not in text
@@ -79,13 +82,13 @@ def test_notes_are_of_the_usual_data(tmp_path, usual, data, said):
 
 
 def test_rows_on_two_data_sets_say_so(tmp_path):
-  """Without measured baselines: the commonest data set makes the ranks."""
+  """Without measured baselines, only rows on the commonest data are ranked."""
   ours = [run('local', 4), run('performer', 8)]
   other = run('shen', 20, 'beef00000000', num_params=900)
   other['floors'] = {'rule': 0.58}
   text = page(Place(tmp_path, [*ours, other], ()), None)
   assert '**data beef0000, ranks are of data feed0000**' in text
-  # The baseline and the warning are of the data of most rows.
+  # The baseline and the warning refer to the data of most rows.
   assert '| **baseline** | **50.00** |' in text
   assert 'significantly better than the baseline "rule" (50.00' in text
   assert re.search(r'^\| shen \| \**60.0 ±[0-9.]+ \S*§\** \|', text,

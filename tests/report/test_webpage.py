@@ -1,4 +1,4 @@
-"""The leaderboard as HTML: the same tables, all of it text."""
+"""Tests that the HTML page has the Markdown page's tables and escapes text."""
 
 import copy
 import html.parser
@@ -24,18 +24,19 @@ MORE = [make('simpletron', task='mqar', test=scored.of(
 
 @pytest.fixture
 def no_charts(monkeypatch):
-  """Figures that show what they are made of, without matplotlib."""
+  """Replaces each figure by a text of its data, without matplotlib."""
   monkeypatch.setattr(figures, '_drawn', lambda figure: figures.sealed(
       repr(figure).encode(), figure))
 
 
 class Page(html.parser.HTMLParser):
-  """What a browser makes of a page.
+  """Parses a page as a browser does.
 
   Attributes:
-    tables: (heading cells, rows); a row is its cells and its attributes.
-    figures: the addresses of the images.
-    files, commands: of the records.
+    tables: (heading cells, rows); a row is (cells, attributes, sort keys).
+    figures: addresses of the images.
+    files: file names of the records.
+    commands: commands that make the records again.
   """
 
   def __init__(self, text):
@@ -94,13 +95,13 @@ class Page(html.parser.HTMLParser):
       self.commands[-1] += data
 
   def cells(self):
-    """The tables as texts."""
+    """Returns (heading, rows) of each table, as texts of the cells."""
     return [(head, [cells for cells, _, _ in rows])
             for head, rows in self.tables]
 
 
 def write(place, command=lambda run, seeds: f'python {run.model} {seeds}'):
-  """The page of a place, as text."""
+  """Writes the HTML page of a place and returns its text."""
   place.write(html=place.folder / 'html', command=command)
   assert [p.name for p in (place.folder / 'html').iterdir()] == ['index.html']
   return (place.folder / 'html' / 'index.html').read_text('utf-8')
@@ -113,7 +114,7 @@ def test_tables_are_those_of_the_markdown_page(tmp_path):
   theirs = [Page(markdown_it.MarkdownIt('commonmark').enable('table').render(
       path.read_text('utf-8'))) for path in (
           place.page, *place.details.glob('*.md'))]
-  # There records are in a table of their own, here in their rows.
+  # Records have their own tables in Markdown, but belong to rows in HTML.
   tables = [table for page in theirs for table in page.cells()
             if 'command' not in table[0]]
   assert sorted(ours.cells()) == sorted(tables) and len(tables) > 8
@@ -168,7 +169,7 @@ def test_what_records_say_is_text(tmp_path):
   assert f'runs/{EVIL.replace("/", "|")}.json' in ''.join(page.text)
   assert page.scripts == plain.scripts and len(page.scripts) == 2
   known = {(tag, name) for tag, name, _ in plain.attributes}
-  known |= {('details', 'class')}  # of what is left out
+  known |= {('details', 'class')}  # the list of left-out records
   for tag, name, value in page.attributes:
     assert (tag, name) in known
     assert name != 'href' or value.startswith(
@@ -251,7 +252,7 @@ def test_on_the_command_line(tmp_path):
       'run_lra', '--leaderboard', '--html=site', *where, cwd=tmp_path)
   assert done.returncode == 0, done.stderr
   page = Page((tmp_path / 'site' / 'index.html').read_text('utf-8'))
-  # The record has a config that is far from whole: what it says is kept.
+  # The record's config lacks most fields; the command sets those that it has.
   command, = page.commands
   assert command.startswith(
       'python run_lra.py --config=configs/transformer.py:text_mini,'

@@ -1,4 +1,4 @@
-"""Runs of a sweep in a tar file: packed, unpacked elsewhere, refused."""
+"""Tests bundles: tar files that carry the runs of a sweep elsewhere."""
 
 import hashlib
 import io
@@ -29,7 +29,7 @@ RESULTS = pathlib.Path('results')
 
 
 def _begun(step=200, best=100, points='x'):
-  """A run directory that was stopped, in the current folder."""
+  """Makes the directory of a stopped run in the current folder."""
   files.write_json(FOLDER / 'config.json', CONFIG)
   files.write_json(FOLDER / 'env.json', {'data_fingerprint': 'f'})
   (FOLDER / 'metrics.jsonl').write_text(points)
@@ -57,7 +57,10 @@ def _files(folder):
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-  """Makes a run here, packs it and goes to another folder."""
+  """Returns a function that makes and packs a run, then enters a new folder.
+
+  The function returns the path of the bundle.
+  """
   def moved(make):
     (tmp_path / 'a').mkdir()
     (tmp_path / 'b').mkdir()
@@ -140,7 +143,10 @@ def test_runs_of_another_sweep_stay_in_the_bundle(elsewhere, capsys):
 
 
 def _tar(path, members, manifest=None):
-  """A tar of (TarInfo or name, bytes), after a manifest that fits them."""
+  """Writes a manifest and `members`, (TarInfo or name, bytes), to a tar file.
+
+  By default the manifest fits the members.
+  """
   if manifest is None:
     manifest = {m if isinstance(m, str) else m.name: {
         'bytes': len(data), 'sha256': hashlib.sha256(data).hexdigest()}
@@ -259,7 +265,8 @@ bundle.unpack(pathlib.Path(sys.argv[3]), [sweep.Entry(
     ('rename', 2)])
 @pytest.mark.parametrize('here', [True, False])
 def test_kill_9_leaves_no_half_of_a_run(elsewhere, tmp_path, here, at):
-  """Neither of the old one nor of the new one; the next call completes it."""
+  """A kill leaves the old run or none; unpacking again completes the new one.
+  """
   if at[1] == 2 and not here:
     pytest.skip('nothing is moved away')
   path = elsewhere(_begun)
@@ -270,7 +277,7 @@ def test_kill_9_leaves_no_half_of_a_run(elsewhere, tmp_path, here, at):
       [sys.executable, '-c', KILLED, at[0], str(at[1]), str(path), str(FOLDER)],
       check=False, env={**os.environ, 'PYTHONPATH': str(ROOT)})
   assert done.returncode == -signal.SIGKILL
-  # Between two renames the old run is away: the bundle has a newer one.
+  # Between the two renames there is no run; the bundle still has the newer one.
   assert _files(FOLDER) == ({} if at == ('rename', 2) else old)
   _unpack(path)
   assert (FOLDER / 'checkpoints/last/200/state/array').read_bytes() == (
@@ -306,7 +313,7 @@ def _results(folder):
 
 @pytest.mark.full
 def test_a_sweep_goes_on_from_its_bundle_elsewhere(mini_data, tmp_path):
-  """With the results of one that nobody stopped."""
+  """The continued sweep has the results of a sweep that was not stopped."""
   whole = _start(tmp_path / 'whole', mini_data)
   said, _ = whole.communicate()
   assert whole.returncode == 0, said

@@ -1,4 +1,4 @@
-"""Sweeps as jobs: of this machine, and of a real Slurm where there is one."""
+"""Tests sweeps as jobs, on this machine and, if installed, on a real Slurm."""
 
 import contextlib
 import ctypes
@@ -29,13 +29,14 @@ def _flags(**changes):
 
 
 def _sweep(folder, data_dir, *flags, ignored=(), **environment):
-  """The command, in a folder with a sweep of six runs, leads a session.
+  """Starts a sweep of six runs, in a session of its own.
 
   Args:
-    folder, data_dir: of the runs.
-    *flags: of the command.
-    ignored: signals that it ignores, as a shell's `&` has it.
-    **environment: of the command and of all that it starts.
+    folder: working directory of the command.
+    data_dir: folder of the data sets.
+    *flags: more flags of the command.
+    ignored: signals that the command ignores, like a background job.
+    **environment: variables of the command and its child processes.
   """
   def ignore():
     for number in ignored:
@@ -57,7 +58,7 @@ def _sweep(folder, data_dir, *flags, ignored=(), **environment):
 
 
 def _results(folder):
-  """Runs -> what they have come to; of a sweep of six."""
+  """Returns {run directory: (status, test scores)} of runs with a result."""
   return {path.parent.relative_to(folder): (result['status'], result['test'])
           for path in folder.glob('runs/*/*/*/result.json')
           for result in [files.read_json(path)]}
@@ -65,7 +66,7 @@ def _results(folder):
 
 @pytest.fixture(scope='module')
 def whole(mini_data, tmp_path_factory):
-  """The results of the sweep in one process."""
+  """Runs the whole sweep in one process and returns its results."""
   folder = tmp_path_factory.mktemp('whole')
   code, out, errors = end(_sweep(folder, mini_data))
   assert code == 0, errors
@@ -78,14 +79,14 @@ _HERE = '--executor=local', '--jobs=2', '--cpus=1'
 
 
 def _begun(folder, process, count=3):
-  """Waits until so many runs have logged."""
+  """Waits until `count` runs have logged."""
   while len(list(folder.glob('runs/listops_mini/*/*/metrics.jsonl'))) < count:
     assert process.poll() is None, process.communicate()
     time.sleep(0.05)
 
 
 def _others(process, mark):
-  """Processes, other than this one, whose environment has the mark."""
+  """Lists commands of the processes with LRA_MARK=`mark`, except `process`."""
   found = []
   for path in pathlib.Path('/proc').glob('[0-9]*/environ'):
     with contextlib.suppress(OSError):
@@ -100,7 +101,7 @@ def _others(process, mark):
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_jobs_here_are_stopped_by_a_signal_to_the_group_and_go_on(
     mini_data, tmp_path, whole, number):
-  """As Ctrl-C in a terminal sends it."""
+  """The signal goes to the process group, like Ctrl-C in a terminal."""
   mark = {'LRA_MARK': str(tmp_path)}
   process = _sweep(tmp_path, mini_data, *_HERE, **mark)
   _begun(tmp_path, process)
@@ -125,7 +126,7 @@ def test_jobs_here_are_stopped_by_a_signal_to_the_group_and_go_on(
 
 @pytest.fixture
 def adopting():
-  """This process is the parent of orphans, as a sweep with jobs is."""
+  """Makes this process adopt orphaned processes, as a sweep with jobs does."""
   cluster._adopt_orphans()
   yield
   if sys.platform == 'linux':
@@ -134,7 +135,7 @@ def adopting():
 
 @pytest.mark.parametrize('how', ['leader', 'group'])
 def test_a_job_has_ended_with_the_last_of_its_processes(how, adopting):
-  """Also if what led it was killed, and cannot say how its children are."""
+  """A job whose first process was killed has not ended while its child runs."""
   job = subprocess.Popen(
       [sys.executable, '-c', (
           'import subprocess, sys\n'
@@ -202,7 +203,7 @@ def _wait(found):
 @pytest.mark.full
 def test_jobs_of_slurm_are_disturbed_and_end_the_same(
     mini_data, tmp_path, whole, cluster_here):
-  """One is preempted, one queued again, one cancelled and submitted again."""
+  """One job is preempted, one requeued, one cancelled and submitted again."""
   def submit():
     code, out, errors = end(_sweep(
         tmp_path, mini_data, '--executor=slurm', '--hours=1',
@@ -220,7 +221,7 @@ def test_jobs_of_slurm_are_disturbed_and_end_the_same(
       strict=True):
     _wait(lambda model=model: len(logged(model)) == 2)
     cluster_here.ask(*disturb, job)
-  # Slurm lets what is queued again wait for two minutes; not here.
+  # Slurm delays a requeued job by two minutes; this starts it at once.
   def ended():
     for job in cluster_here.jobs():
       cluster_here.ask('scontrol', 'update', f'JobId={job}', 'StartTime=now')
@@ -232,7 +233,7 @@ def test_jobs_of_slurm_are_disturbed_and_end_the_same(
                       if run.parts[2] == model} for model in MODELS}
   assert by_model == {MODELS[0]: {'ok'}, MODELS[1]: {'ok'},
                       MODELS[2]: {'stopped'}}
-  assert len(submit()) == 1  # what is left
+  assert len(submit()) == 1  # the cancelled job
   _wait(ended)
   assert _results(tmp_path) == whole
 

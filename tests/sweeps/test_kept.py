@@ -1,11 +1,11 @@
-"""The progress in checkpoints, read without JAX."""
+"""Tests how the progress in checkpoints is read without JAX."""
 
 from lra import files
 from lra.sweeps import kept
 
 
 def test_the_newest_is_the_one_of_most_steps(tmp_path):
-  """By number: as names 9 is after 10."""
+  """Steps are compared as numbers; as names, 9 would come after 10."""
   assert kept.newest(tmp_path) == (0, {})
   for step in (9, 10):
     files.write_json(

@@ -1,4 +1,4 @@
-"""How long the runs of a sweep will take, against what records took."""
+"""Tests the estimated times of a sweep's runs against recorded times."""
 
 import pathlib
 
@@ -16,7 +16,8 @@ LINE = 'configs/simpletron.py:listops_mini'
 
 @pytest.fixture
 def entry(tmp_path, monkeypatch):
-  """Makes the run of a sweep's line, in an empty folder."""
+  """Returns a function that makes the run of one sweep line, in a new folder.
+  """
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
 
@@ -37,7 +38,7 @@ def _record(name='simpletron', **changes):
 @pytest.mark.parametrize('path', sorted(RUNS.glob('*/simpletron-*-s0.json')),
                          ids=lambda path: path.parent.name)
 def test_a_run_like_a_recorded_one_takes_as_long(path, entry):
-  """Its training was timed as a whole too."""
+  """The estimate is the recorded time of training, evaluation and compiling."""
   record = result_lib.read(path)
   made = entry(f'configs/simpletron.py:{record.task},'
                f'protocol={record.protocol} seeds=77')
@@ -51,7 +52,10 @@ def test_a_run_like_a_recorded_one_takes_as_long(path, entry):
 
 
 def test_the_nearest_record_is_taken(entry):
-  """The same model before others, the same device before others of its kind."""
+  """A record of the same model is preferred to one of the same device.
+
+  Records of another kind of device come last, and must be of the same model.
+  """
   here, made = 'cpu (4 cores)', entry()
   by_name = {
       'own': _record(device=here, runs_at_once=1, steps_per_s=8.0),
@@ -92,7 +96,7 @@ def test_records_of_other_sizes_or_protocols_say_nothing(entry):
       f'{LINE} train.steps=2000 train.learning_rate=0.3 dtype=bfloat16'),
       [record], 'd d')
   r = record.result
-  # 8 validations and one test were recorded, half of the former are made.
+  # The record has 8 validations and a test; this run makes 4 validations.
   evaluation = r.eval_seconds * (4 + r.test.examples / r.val.examples) / (
       8 + r.test.examples / r.val.examples)
   assert (r.steps, r.config['train']['eval_every']) == (4000, 500)
@@ -113,7 +117,7 @@ def test_its_own_pace_comes_first(entry):
   _begin(made, 1000, timed_steps=800, train_seconds=200.0, eval_seconds=20.0,
          validated_step=1000, compile_seconds=7.0)
   estimate = plan.of(made, [], 'd d')
-  # 3,000 steps of 0.25 s, six validations and a test of 10 s.
+  # 3,000 steps of 0.25 s; six validations and a test, 10 s each.
   assert (estimate.status, estimate.left, estimate.steps) == (
       'started', 3000, 4000)
   assert estimate.seconds == 3000 * 0.25 + 7 * 10 + 7
@@ -162,7 +166,7 @@ def test_what_fits_is_marked():
 
 
 def test_the_sweep_for_gpus_has_a_plan(monkeypatch, tmp_path):
-  """On a clone without runs and data."""
+  """The plan needs neither runs nor data sets, as in a fresh clone."""
   monkeypatch.chdir(tmp_path)
   entries = sweep.read(pathlib.Path('configs/sweeps/gpu.txt'))
   estimate = plan.estimator(entries, tmp_path / 'results')

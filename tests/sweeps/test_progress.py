@@ -1,4 +1,4 @@
-"""Where the runs of a sweep stand, from files made by hand."""
+"""Tests the progress of a sweep's runs, read from files made by hand."""
 
 import io
 import json
@@ -27,7 +27,7 @@ def _log(*points):
 
 @pytest.fixture
 def entries(tmp_path):
-  """One of each kind."""
+  """Returns {kind: a run of that kind}, such as new, running and damaged."""
   config = json.dumps({'train': {'steps': 500}})
   entries = {
       'new': _entry(tmp_path / 'new'),
@@ -124,9 +124,9 @@ def test_a_file_gets_it_once(entries):
 
 
 def _recorded_elsewhere(folder):
-  """Of seed 0 a record from another machine, of seed 1 a stopped run.
+  """Writes records: seed 0 from another machine, and a stopped seed 1.
 
-  Of seed 2 a copy of seed 0, which the page leaves out.
+  Seed 2 is a copy of seed 0, which the page leaves out; one file is damaged.
   """
   folder = folder / 'listops_mini'
   folder.mkdir(parents=True)
@@ -160,7 +160,7 @@ def test_runs_that_have_a_record_are_no_new_ones(tmp_path, monkeypatch):
   progress.show(entries, out, records)
   assert out.getvalue().endswith(
       '0 of 3 runs are finished and 1 more recorded.\n')
-  # What was begun here goes on here.
+  # A run that was begun here is `started`, despite its record.
   entries[0].folder.mkdir(parents=True)
   (entries[0].folder / 'config.json').write_text(
       json.dumps({'train': {'steps': 500}}))

@@ -1,4 +1,4 @@
-"""The processes of a sweep: their end in time, and what is compiled ahead."""
+"""Tests the processes of a sweep: their deadline, and compiling ahead."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def _entries(folder, *names):
 
 
 def test_a_process_is_told_at_the_deadline(tmp_path, monkeypatch):
-  """Also one that has not come to its own limit, as while it compiles."""
+  """Even a process that does not stop itself, as while compiling, is ended."""
   program = tmp_path / 'program.py'
   program.write_text('import time; time.sleep(60)')
   monkeypatch.setattr(runner, '_RUN', program)
@@ -48,7 +48,7 @@ def test_what_could_not_even_compile_is_not_begun(
 
 
 class _Helper:
-  """A `Helper` that notes what it is asked for."""
+  """Replaces `ahead.Helper`; notes the flags of the runs to compile."""
   asked = []
 
   def __init__(self, *_):
@@ -63,7 +63,7 @@ class _Helper:
 
 
 def test_the_next_run_is_compiled_while_one_trains(tmp_path, monkeypatch):
-  """Once for all lines that share its step."""
+  """Lines of the sweep that share a compiled step are compiled once."""
   monkeypatch.setattr(runner.ahead, 'Helper', _Helper)
   monkeypatch.setattr(_Helper, 'asked', [])
   asked = []
@@ -128,7 +128,7 @@ def _run(folder, data_dir, *more):
 
 @pytest.mark.full
 def test_a_run_finds_what_was_compiled_for_it(mini_data, tmp_path):
-  """No program that it compiles itself is one of its two steps."""
+  """After --compile_only, the run compiles neither of its two steps again."""
   _run(tmp_path, mini_data, '--compile_only')
   assert not list(tmp_path.glob('runs/**/*.json'))
   compiled = {path.name for path in (tmp_path / 'cache').glob('*-cache')}

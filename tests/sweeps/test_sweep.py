@@ -1,4 +1,4 @@
-"""Sweeps: the file, and a sweep killed and started again."""
+"""Tests sweeps: the sweep file, and a sweep that is killed and restarted."""
 
 import dataclasses
 import os
@@ -80,7 +80,10 @@ def test_a_run_may_not_be_named_twice(tmp_path, monkeypatch, again):
 
 
 def _sweep(tmp_path, monkeypatch, seeds):
-  """A sweep whose runs are noted, not made."""
+  """Returns a sweep and the list to which its runs add their flags.
+
+  The runs are not trained.
+  """
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
   monkeypatch.chdir(tmp_path)
   called = []
@@ -120,7 +123,7 @@ def test_only_unfinished_seeds_run(tmp_path, monkeypatch):
 
 def test_configs_that_share_a_compiled_step_share_a_process(
     tmp_path, monkeypatch):
-  """Of one line, where the same seeds are left to do."""
+  """The configs must be of one line and have the same unfinished seeds."""
   _, called = _sweep(tmp_path, monkeypatch, '0')
   config = 'configs/simpletron.py:listops_mini'
   entries = sweep.read(_write(tmp_path, (
@@ -179,7 +182,10 @@ def test_shards_are_all_runs_once(tmp_path, monkeypatch):
 
 @pytest.fixture
 def calls(monkeypatch, tmp_path):
-  """The flags of the runs a sweep starts; each ends at once, with 0."""
+  """Returns the list to which each started run adds its flags.
+
+  The runs are not trained and end with exit code 0.
+  """
   made = []
   monkeypatch.setattr(
       runner, '_call', lambda *flags, **_: made.append(flags) or 0)
@@ -189,7 +195,8 @@ def calls(monkeypatch, tmp_path):
 @pytest.mark.full
 def test_runs_that_failed_are_counted_and_their_lines_named(
     mini_data, tmp_path):
-  """The others are made; those that never began are still new."""
+  """Runs that failed before training are still `new`; the other run is trained.
+  """
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
   line = f'configs/simpletron.py:listops_mini {TINY}'
   _write(tmp_path, (
@@ -249,7 +256,7 @@ def test_a_part_without_runs_says_so(tmp_path, more):
 
 @pytest.fixture
 def recorded(tmp_path, monkeypatch):
-  """A sweep of three configs, the first seed of the first two recorded."""
+  """Writes a sweep of three configs; the first two have a record of seed 0."""
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
   runs = tmp_path / 'results/runs/listops_mini'
@@ -346,7 +353,10 @@ def test_sweeps_of_the_repository(path, monkeypatch):
 
 
 def test_the_sweep_of_nystrom_makes_recorded_runs_again(monkeypatch):
-  """Of a seed that was recorded twice one, of those of other settings none."""
+  """Each recorded nystrom seed with unchanged settings is in the sweep.
+
+  If a seed has two records, one of the two runs is enough.
+  """
   monkeypatch.chdir(ROOT)
   named = {'-'.join(entry.folder.parts[1:]) for entry in sweep.read(
       ROOT / 'configs/sweeps/nystrom.txt')}
@@ -358,7 +368,7 @@ def test_the_sweep_of_nystrom_makes_recorded_runs_again(monkeypatch):
       made.setdefault((run['task'], run['model'], run['seed']), []).append(
           f'{run["task"]}-{path.stem}' in named)
   assert len(made) > 12
-  # Seed 0 of simpletron has other lengths now than its first record.
+  # The first record of simpletron's seed 0 has other `train.lengths`.
   missing = {run for run, found in made.items() if not any(found)}
   assert missing <= {('listops', 'simpletron', 0)}
 
@@ -391,7 +401,7 @@ def _start(folder, data_dir):
 
 
 def _records(folder):
-  """The records without what a clock or the memory has measured."""
+  """Returns {file name: record}, without measured times and memory."""
   measured = ('seconds', 'per_s', 'bytes')
   return {
       p.name: {k: v for k, v in files.read_json(p).items()
