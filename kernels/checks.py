@@ -13,7 +13,8 @@ SCAN_DTYPES = (*DTYPES, 'complex64')
 
 
 def check_options(name, options, function):
-  """Raises TypeError for an option that the keyword-only `function` lacks."""
+  """Raises TypeError for an option that is no keyword argument of `function`.
+  """
   known = ['kernel', *inspect.getfullargspec(function).kwonlyargs]
   for option in options:
     if option not in known:
@@ -24,8 +25,8 @@ def check_options(name, options, function):
 def check_asked(op, shape, dtype, needs, known):
   """Raises ValueError for a shape, dtype or need that `op` never supports.
 
-  `known` lists the names allowed in `needs`. `kernels.resolve` explains the
-  other arguments.
+  `needs` maps further requirements to their values, `known` lists all names
+  allowed there. `kernels.resolve` explains the other arguments.
   """
   axes = '(B, L, E)' if op in ('norm_project', 'scan') else '(B, L, H, Dh)'
   if not _is_shape(shape, axes.count(',') + 1):
@@ -46,7 +47,8 @@ def check_asked(op, shape, dtype, needs, known):
 
 
 def _is_shape(shape, axes):
-  """Returns whether shape has this many axes; a length may be symbolic."""
+  """Returns whether `shape` has `axes` lengths above 0; some may be symbolic.
+  """
   try:
     return len(shape) == axes and not any(isinstance(n, float) or n < 1
                                           for n in shape)
@@ -55,7 +57,7 @@ def _is_shape(shape, axes):
 
 
 def check_qkv(q, k, v, any_value_width=False):
-  """Raises ValueError unless q, k, v are equal [B, L, H, Dh] arrays.
+  """Raises ValueError unless q, k, v have one shape [B, L, H, Dh] and dtype.
 
   With `any_value_width`, the last dimension of v may differ.
   """

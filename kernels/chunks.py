@@ -72,7 +72,8 @@ def _grouped_prefix(x, slope_H):
 
 
 def default_slopes(num_heads):
-  """Returns ALiBi's 2**(-8 (h + 1) / H) (arXiv 2108.12409, section 3)."""
+  """Returns ALiBi's slopes 2**(-8 (h + 1) / H) (arXiv 2108.12409, section 3).
+  """
   h = jnp.arange(1, num_heads + 1, dtype=jnp.float32)
   return jnp.exp2(-8.0 * h / num_heads)
 

@@ -48,7 +48,7 @@ class Plan:
 
   @property
   def per_part(self):
-    """Returns the chunks in a part; the last part may have fewer."""
+    """Returns the number of chunks in a part; the last may have fewer."""
     even = -(-hopper_call.chunk_count(self.length) // self.parts)
     return self.chunks_per_part or even
 
