@@ -67,7 +67,7 @@ def test_it_is_that_of_flax(dtype, said):
 
 
 def _beside(params, x, dy, dx, dtype=None, interpret=True):
-  """x and its norm on a GPU, and gradients of parameters and x."""
+  """Returns x and its norm on a GPU, and gradients of parameters and x."""
   with kernels.target('gpu', interpret):
     out, pull = jax.vjp(lambda params, x: LayerNorm(dtype=dtype).apply(
         {'params': params}, x, beside=True), params, x)
