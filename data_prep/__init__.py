@@ -42,9 +42,9 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
     return None
   builder = _with_source(task_name, data_dir, source)
   if source and task.mini and builder.GENERATED:
-    raise UserError(f'{task_name} is generated, not prepared from files, whose '
-                    'examples are larger: leave out --source, or take '
-                    f'--task={task.dataset}.')
+    raise UserError(f'{task_name} is generated, not prepared from files: leave '
+                    f'out --source, or take --task={task.dataset} for the '
+                    'larger examples of the files.')
   path = pathlib.Path(builder.data_dir)
   try:
     if not _is_prepared(builder):

@@ -80,5 +80,5 @@ def write(record: dict, directory: pathlib.Path = RECORDS) -> pathlib.Path:
     os.replace(new, path)
   except OSError as e:
     raise UserError(f'Cannot write {path} ({e.strerror}): choose another '
-                    '--floors_dir.') from e
+                    '--baselines_dir.') from e
   return path

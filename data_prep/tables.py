@@ -89,5 +89,5 @@ def part(task: str, found: Iterable[int], known: Iterable[int]) -> str:
   if found == known:
     return ''
   print(f'warning: these tables of {task} have {found} rows, the official ones '
-        f'{known}: scores on them do not compare.', file=sys.stderr)
+        f'{known}: scores on them are not comparable.', file=sys.stderr)
   return f', {found} of {known} rows'

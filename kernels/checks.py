@@ -78,7 +78,7 @@ def check_keys_and_values(q, k, v):
   b, _, h, d = jnp.shape(q)
   if (jnp.shape(k)[0], jnp.shape(k)[3]) != (b, d) or h % jnp.shape(k)[2]:
     raise ValueError('k must be [B, S, G, Dh] with B and Dh as in q and G a '
-                     f'divisor of its H (B, Dh, H = {b}, {d}, {h}), got '
+                     f'divisor of H in q (B, Dh, H = {b}, {d}, {h}), got '
                      f'{jnp.shape(k)}')
   if jnp.shape(v)[:3] != jnp.shape(k)[:3]:
     raise ValueError('v must be [B, S, G, Dv] with the B, S, G of k, '
@@ -97,7 +97,7 @@ def check_gated(q, k, v, log_decay):
     raise ValueError(f'k must have the shape of q, {shape}, got {jnp.shape(k)}')
   if wide[:2] != shape[:2] or wide[2] % shape[2]:
     raise ValueError('v must be [B, L, H, E] with B and L as in q and H a '
-                     f'multiple of its heads (B, L, G = {shape[:3]}), got '
+                     f'multiple of G in q (B, L, G = {shape[:3]}), got '
                      f'{wide}')
   check_log_decay(log_decay, (*wide[:3], shape[3]))
 

@@ -51,7 +51,7 @@ def check(*dtypes):
   """Raises NotImplementedError for an unsupported dtype or too old a device."""
   for dtype in dtypes:
     if jnp.dtype(dtype).name not in checks.DTYPES:
-      raise NotImplementedError(f'pallas_triton supports no {dtype}')
+      raise NotImplementedError(f'pallas_triton does not support {dtype}')
   if dispatch.interpret_params() is None and dispatch.target_is_local():
     _check_device()
 

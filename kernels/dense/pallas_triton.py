@@ -31,7 +31,7 @@ def supported(ins, outs, dtype):
   """
   dtype = jnp.dtype(dtype)
   if dtype.name not in MOST:
-    raise NotImplementedError(f'pallas_triton supports no {dtype}')
+    raise NotImplementedError(f'pallas_triton does not support {dtype}')
   if padded(ins) * _whole(outs) > MOST[dtype.name]:
     raise NotImplementedError('pallas_triton supports weights of up to '
                               f'{MOST[dtype.name]} entries, sides rounded up, '
