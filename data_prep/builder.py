@@ -33,7 +33,7 @@ _ANSWER_SECONDS = 20  # longest wait for the answer of a server
 class _Info(tfds.core.DatasetInfo):
 
   def initialize_from_bucket(self) -> None:
-    """Does nothing. No bucket of TFDS has the data; a query makes a folder."""
+    """Does nothing: a query of TFDS' bucket would only leave a folder."""
 
 
 class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -109,7 +109,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
           f'--task={self.task_name} --source=.../{name}.') from e
 
   def check_files(self) -> None:
-    """Checks that each file has its records, which it counts but does not read.
+    """Counts the records of each split, without reading them, and checks it.
 
     Raises:
       UserError: a file is missing or cut short, or has too few or many records.

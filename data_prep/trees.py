@@ -56,10 +56,11 @@ class _Level:
 
 
 def draw(process: Process, seed, draws: int) -> Trees:
-  """Draws `draws` expressions and keeps those of an admitted length.
+  """Draws `draws` expressions and keeps those whose length `process` allows.
 
-  They depend on the arguments only: PCG64's raw stream is the same in every
-  numpy version and on every machine. `seed` is an int or a sequence of ints.
+  The result depends on the arguments only: PCG64's raw stream is the same in
+  every numpy version and on every machine. `seed` is an int or a sequence of
+  ints.
   """
   levels, length = _grow(process, np.random.PCG64(seed), draws)
   keep = (length > process.min_length) & (length < process.max_length)

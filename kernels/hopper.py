@@ -268,7 +268,7 @@ class Ring:
     return lax.rem(step, jnp.int32(self.stages))
 
   def release(self, step):
-    """Frees the slot of `step` (ignored if < 0) and fetches the next chunk."""
+    """If step >= 0, frees the slot of `step` and fetches the next chunk."""
     @pl.when(step >= 0)
     def _():
       slot = self.slot(step)

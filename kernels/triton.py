@@ -360,7 +360,7 @@ class Place:
 
 
 def _both(rows, columns):
-  """Combines masks to bool, broadcastable to [R, C]; None if all are valid."""
+  """Combines masks [R] and [C] to [R, C]; None means that all are valid."""
   if rows is None or columns is None:
     return (columns[None] if rows is None and columns is not None
             else (None if rows is None else rows[:, None]))

@@ -84,7 +84,7 @@ def backward(inputs, saved, do, dfinal, options):
 
 
 def _plan(inputs, options):
-  """Returns (`Inputs`, `Steps`); unpacks inputs beyond the limits of packed.
+  """Returns (`Inputs`, `Steps`); unpacks inputs that are too wide packed.
   """
   _, _, h, d = inputs.shape
   fits = h * d <= MAX_ROW and h * d * d <= MAX_STATE and h <= tpu.MAX_HEADS

@@ -1,4 +1,4 @@
-"""Several sequences in one row: a scan that starts anew at each of them.
+"""Makes a scan start anew at each of several sequences in a row.
 
 The factor of the first token of a sequence is set to 0, and its input gets the
 initial state of the sequence instead. So every kernel supports segments, but a

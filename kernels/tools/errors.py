@@ -331,7 +331,7 @@ def table(cases, names=None):
 
 
 def _has_form(op, kernel, form):
-  """Returns whether a kernel has this form, and no other form covers it."""
+  """Returns whether a form applies to a kernel and repeats no other form."""
   if form == 'plain':
     return True
   if op == 'softmax' or (op, form) == ('lightning', 'state'):

@@ -125,8 +125,8 @@ def program(op, which, width, masked, shape=SHAPE, packed=False,
             dtype=jnp.bfloat16, kernel='pallas_gpu'):
   """Returns (function, arguments) of an op; `which` is one of `PASSES`.
 
-  The backward program is forward and backward, as in training. Packed operands
-  have a bias and, for lightning attention, SiLU, as in a layer.
+  The backward program includes the forward pass, as in training. Packed
+  operands have a bias and, for lightning attention, SiLU, as in a layer.
   """
   b, length, h = shape
   x = jax.ShapeDtypeStruct((b, length, h, width), dtype)

@@ -117,10 +117,10 @@ def count(text, packed=0):
 def waits(text):
   """Returns how often the host waits for a GPU in one run of a program.
 
-  XLA's host code reads the condition of a conditional, and of each turn of a
-  loop without a known number of turns; such a loop counts as one turn. It also
-  reads values that the program sends to the host. The branch with most waits
-  counts.
+  The host reads the condition of each conditional, and values that the program
+  sends to it. If the number of turns of a loop is unknown, the host also reads
+  the loop's condition at each turn; such a loop counts as one turn. The branch
+  with most waits counts.
   """
   computations, entry = parse(text)
   return _waits(computations, entry)

@@ -70,7 +70,7 @@ def test_pair_features():
 
 @pytest.mark.parametrize('width', [8, 7])
 def test_sinusoidal_positions_are_the_papers(width):
-  """PE(p, 2i) = sin(p / 10000^(2i / D)), PE(p, 2i + 1) the cosine."""
+  """Compares with sines, then cosines, of p / 10000^(2i / D)."""
   table = encoder.sinusoidal_positions(50, width)
   half = -(-width // 2)
   for p in (0, 1, 49):
