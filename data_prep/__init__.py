@@ -151,7 +151,7 @@ def read(task_name: str, data_dir=None):
   """Returns the prepared data set of a task, a `data_prep.content.Content`.
 
   Raises:
-    UserError: it is damaged.
+    UserError: the data set is damaged.
   """
   task = tasks.get(task_name)
   if task.probe:

@@ -2,8 +2,8 @@
 
 The source is the Large Movie Review Dataset (Maas et al. 2011): its archive
 `aclImdb_v1.tar.gz` or the unpacked directory. It has no validation split: 2,500
-reviews of train, as many of each label, become one here. A hash of their file
-names chooses them.
+reviews of train, equally many of each label, become one here. A hash of their
+file names chooses them.
 """
 
 import hashlib

@@ -44,7 +44,7 @@ def over(slope, length):
 def prefix(x_BxNxHxDxE, slope_H):
   """Returns y_n = sum_{m <= n} exp(-s (n - m)) x_m on axis 1, in O(N) work.
 
-  Computes one matmul per level of a tree of width GROUP. An accelerator then
+  It takes one matmul per level of a tree of width GROUP. An accelerator then
   needs a few kernel launches, where a loop would need N.
   """
   n = x_BxNxHxDxE.shape[1]

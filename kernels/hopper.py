@@ -40,7 +40,7 @@ def col(x_C):
 
 
 def keep(valid_R, x):
-  """Returns x with 0 in rows that are not valid (they may hold NaN)."""
+  """Returns x with 0 in rows that are not valid (x may hold NaN there)."""
   return x if valid_R is None else jnp.where(row(valid_R) > 0, x, 0.0)
 
 

@@ -215,10 +215,11 @@ def bias_sums(inputs, tiles, where, entries):
 
 
 def gradients(inputs, outs, bias):
-  """Returns (gradients of q, k, v; of the bias or None), for `kernels.call`.
+  """Returns (gradients of q, k, v; that of the bias or None).
 
-  `outs` of `call` has 'dq', 'dk' and 'dv', or 'dq dk dv'; `bias` is float32
-  [entries, 3, H * Dh], to be summed, or None.
+  They have the form that `kernels.call` expects. `outs` of `call` has 'dq',
+  'dk' and 'dv', or 'dq dk dv'; `bias` is float32 [entries, 3, H * Dh], to be
+  summed, or None.
   """
   b, length, h, d = inputs.shape
   if bias is not None:
@@ -252,7 +253,7 @@ def valid(mask_R, start, rows, tiles):
 
 
 def keep(valid_Rx1, x):
-  """Returns x with 0 in rows that are not valid (they may hold NaN)."""
+  """Returns x with 0 in rows that are not valid (x may hold NaN there)."""
   return x if valid_Rx1 is None else jnp.where(valid_Rx1, x, 0)
 
 

@@ -44,7 +44,7 @@ class Decays(NamedTuple):
   Attributes:
     since: for each size of a block, sums from the block's start up to and with
       each row, [B, N, H, C, D].
-    until: for each size, sums from behind each row to the block's end.
+    until: for each size, sums from after each row to the block's end.
     total: sums of the chunks, [B, N, H, D].
   """
   since: tuple

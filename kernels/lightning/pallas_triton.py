@@ -72,7 +72,7 @@ class _Size:
   Attributes:
     rows, columns: rows and columns of a block.
     depth: columns of q, k and v that a matmul sums over at a time.
-    warps, stages: of a kernel with one result.
+    warps, stages: warps and pipeline stages of a kernel with one result.
     together: gradients that one kernel computes: 'qkv', 'kv' or ''.
     together_warps: warps of that kernel.
   """

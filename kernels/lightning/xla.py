@@ -68,7 +68,7 @@ def backward(inputs, saved, do, dfinal_state, options):
 
 
 class _Plan(NamedTuple):
-  """Cut of a sequence into `count` segments of `size` rows.
+  """Divides a sequence into `count` segments of `size` rows.
 
   A segment is cut into chunks of `chunk` rows. `length` rows exist; zeros fill
   the last segment.

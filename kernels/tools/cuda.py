@@ -1,4 +1,4 @@
-"""Descriptions of NVIDIA GPUs, to compile for them without the hardware."""
+"""Describes NVIDIA GPUs, to compile for them without the hardware."""
 
 import contextlib
 import dataclasses

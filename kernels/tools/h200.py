@@ -3,7 +3,7 @@
   python -m kernels.tools.h200 --ops lightning --widths 64,128
 
 prints registers and spills of every kernel, as ptxas reports them, and fails if
-one spills. Needs the wheels of the extra `aot-cuda`: the CUDA plugin of the
+one spills. It needs the wheels of the extra `aot-cuda`: the CUDA plugin of the
 installed jax, and ptxas. Environment variables must be set before jax is used,
 so the command restarts itself in a new process.
 """

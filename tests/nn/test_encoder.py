@@ -241,7 +241,7 @@ def test_unmasked_padding_takes_part():
 
 @pytest.mark.parametrize('head,features', [('concat', 2), ('nli', 4)])
 def test_parameters_of_the_retrieval_transformer(head, features):
-  """The count of SimpleTRON's retrieval model, written out by hand."""
+  """The count of SimpleTRON's retrieval model equals a sum by hand."""
   import importlib
   c = importlib.import_module('configs.transformer').get_config('retrieval')
   c.encoder.head = head
