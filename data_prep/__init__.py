@@ -1,4 +1,4 @@
-"""Prepares the data sets of the harness, once, as TFDS data sets."""
+"""Prepares each data set of the harness once and stores it with TFDS."""
 
 import importlib
 import os
@@ -12,14 +12,14 @@ from lra.errors import UserError
 
 
 def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
-  """Prepares the data set of a task unless that has been done.
+  """Prepares the data set of a task unless it is prepared already.
 
   An interrupted preparation leaves nothing behind that looks prepared. A second
-  process waits for the first. Data of an older definition are made again if
-  their source is given, or if they are generated.
+  process waits for the first. Data made by an older version of data_prep are
+  made again if their source is given, or if they are generated.
 
   Args:
-    task_name: a name of `lra.tasks`.
+    task_name: name of a task in `lra.tasks.TASKS`.
     data_dir: folder of data sets; $TFDS_DATA_DIR or ~/tensorflow_datasets by
       default.
     source: file or directory to make the data set from, if the task can be
@@ -30,9 +30,9 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
     generated on each read.
 
   Raises:
-    UserError: the task is unknown, the source is missing, malformed or a URL,
+    UserError: the task is unknown; the source is missing, malformed or a URL;
       or the directory cannot be written. Or the prepared data are damaged, or
-      were made by another definition or from another source.
+      were made by another version of data_prep or from another source.
   """
   task = tasks.get(task_name)
   if task.probe:
@@ -42,13 +42,13 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
     return None
   builder = _with_source(task_name, data_dir, source)
   if source and task.mini and builder.GENERATED:
-    raise UserError(f'{task_name} is generated, not prepared from files, whose '
-                    'examples are larger: leave out --source, or take '
-                    f'--task={task.dataset}.')
+    raise UserError(f'{task_name} is generated, not prepared from files: leave '
+                    f'out --source, or take --task={task.dataset} for the '
+                    'larger examples of the files.')
   path = pathlib.Path(builder.data_dir)
   try:
     if not _is_prepared(builder):
-      builder.identify_source()  # a missing source should leave no trace
+      builder.identify_source()  # raises before any folder is made
       _announce(builder, bool(data_dir or os.environ.get('TFDS_DATA_DIR')))
       new = folders.missing(path.parents[2])
       with folders.lock(path.parent):
@@ -82,7 +82,7 @@ def make_builder(task_name: str, data_dir=None):
   try:
     builder = module.BUILDER(data_dir=root, config=task.variant,
                              file_format='array_record')
-    dict(builder.info.metadata or {})  # reads it
+    dict(builder.info.metadata or {})  # raises here if it cannot be read
     return builder
   except Exception as e:
     raise UserError(
@@ -91,7 +91,11 @@ def make_builder(task_name: str, data_dir=None):
 
 
 def _announce(builder, chosen):
-  """Prints the path of a data set unless the command makes it plain."""
+  """Prints that a data set is being made, and where.
+
+  It prints nothing if the data set is new, the user chose the folder and the
+  data come from files.
+  """
   path = pathlib.Path(builder.data_dir)
   if path.exists():
     print(f'Making the data set in {path} again: it was made by another '
@@ -114,8 +118,8 @@ def _is_prepared(builder):
   """Returns whether the data set is there and need not be made again.
 
   Raises:
-    UserError: it is damaged, or of a newer definition, or of an older one and
-      its source is not given.
+    UserError: the data set is damaged, or made by a newer version of data_prep.
+      Or an older version made it, and its source is not given.
   """
   path = pathlib.Path(builder.data_dir)
   if not path.exists():
@@ -147,7 +151,7 @@ def read(task_name: str, data_dir=None):
   """Returns the prepared data set of a task, a `data_prep.content.Content`.
 
   Raises:
-    UserError: it is damaged.
+    UserError: the data set is damaged.
   """
   task = tasks.get(task_name)
   if task.probe:
@@ -158,10 +162,12 @@ def read(task_name: str, data_dir=None):
 
 
 def _reason(error):
-  """Returns why writing failed; array_record raises a RuntimeError for it.
+  """Returns why a file could not be written.
+
+  If array_record cannot write a file, it raises RuntimeError.
 
   Raises:
-    RuntimeError: `error`, if it is about something else.
+    RuntimeError: `error` itself, if it has another cause.
   """
   if isinstance(error, OSError):
     return error.strerror or error

@@ -65,7 +65,7 @@ def _parser():
                       default=str(paths.results() / 'floors'),
                       help='folder for records of --baselines; %(default)s by '
                       'default')
-  # Names of earlier versions.
+  # Earlier versions called baselines floors.
   parser.add_argument('--floors', dest='baselines', action='store_true',
                       default=argparse.SUPPRESS, help=argparse.SUPPRESS)
   parser.add_argument('--floors_dir', dest='baselines_dir',

@@ -4,14 +4,14 @@
 texts. They have no header and no quoting. Texts are plain or Python bytes
 literals, which are decoded: b'Title\\nWord' has ten bytes here. The code of
 Long Range Arena, S4 and Nystromformer keeps the literal's b, quotes and
-backslashes, so their bytes differ.
+backslashes, so its examples differ from those made here.
 
 A row repeats its documents' texts, so a file has several gigabytes. Rows are
 read one by one and a document is kept once, cut short.
 
 If a plain text has tabs, a row has more than five columns, and any of the tabs
-may separate the texts. Another row with one of the two documents settles it, so
-such rows wait until all others have been read.
+may separate the texts. Another row with one of the two documents shows which
+tab is right. So rows with several possible tabs are read after all others.
 """
 
 import ast
@@ -32,11 +32,11 @@ _LABELS = {b'0': 0, b'1': 1, b'0.0': 0, b'1.0': 1}
 
 
 class Documents:
-  """Stores documents by id and text; one id with two texts is two documents.
+  """Stores documents by id and text. An id with two texts is two documents.
 
   Attributes:
     heads: the first `cut` bytes of each document.
-    literals: how many texts were bytes literals.
+    literals: number of texts that were bytes literals.
   """
 
   def __init__(self, cut: int):
@@ -47,7 +47,9 @@ class Documents:
     self._by_head: dict[tuple[bytes, bytes], int] = {}
 
   def add(self, name: bytes, raw: bytes) -> int:
-    """Returns the number of the document with this id and text, new or not.
+    """Returns the number of the document with id `name` and text `raw`.
+
+    Documents are numbered from 0 in the order in which they are added.
 
     Raises:
       ValueError: the text is a bytes literal that Python cannot read.
@@ -65,7 +67,7 @@ class Documents:
     return self._by_raw[key]
 
   def knows(self, name: bytes, raw: bytes) -> bool:
-    """Returns whether `add` had this id with exactly this text."""
+    """Returns whether `add` was called with exactly this id and this text."""
     return (name, _digest(raw)) in self._by_raw
 
   def other_texts(self) -> int:
@@ -74,14 +76,16 @@ class Documents:
 
 
 def read(paths: dict[str, pathlib.Path], cut: int):
-  """Reads the tables in `paths`, by split.
+  """Reads the tables of all splits; `paths` maps each split to its file.
+
+  Of each document the first `cut` bytes are kept.
 
   Returns:
-    `Documents`, and split -> (labels, pairs of document numbers) in the
-    order of the rows.
+    `Documents`, and a dict that maps each split to (labels, pairs of document
+    numbers) in the order of its rows.
 
   Raises:
-    UserError: a malformed row: file, line and reason.
+    UserError: a row is malformed; the message names file, line and reason.
   """
   documents = Documents(cut)
   found, waiting, unclosed = {}, {}, []
@@ -109,9 +113,12 @@ def _in_order(rows):
 
 
 def _scan(path, documents, found, waiting, unclosed, again=False):
-  """Fills line -> (label, pair), and line -> columns of rows that wait.
+  """Reads the rows of a table into `found`, or into `waiting` if unclear.
 
-  `unclosed` gets the file and line of texts that begin like a bytes literal.
+  `found` maps a line number to (label, pair of document numbers). `waiting`
+  maps the line number of a row whose separating tab is unknown to its number of
+  columns. With `again`, only the lines in `waiting` are read. `unclosed` gets
+  the file and line of a text that begins like a bytes literal but has no end.
   """
   plain = path.suffix != '.gz'
   with progress(desc=f'reading {path.name}', unit='B', unit_scale=True,

@@ -1,4 +1,4 @@
-"""Reads tar archives, plain or compressed, as a stream to their very end."""
+"""Reads tar archives, plain or compressed, as streams."""
 
 import bz2
 import contextlib
@@ -17,15 +17,17 @@ from lra.errors import UserError
 _PACKED = ((b'\x1f\x8b', gzip.open), (b'BZh', bz2.open),
            (b'\xfd7zXZ\0', lzma.open), (b'\x5d\0\0', lzma.open))
 _AT_ONCE = 1 << 20
-# Bytes between two files of an archive: names and padding take less.
+# Bytes that names and padding between two files of an archive may take.
 MAX_HEADERS = 1 << 20
 
 
 class Bounded:
-  """A stream for `tarfile`, which reads headers of any size into memory.
+  """A stream that limits how much `tarfile` reads into memory.
+
+  Without it, tarfile would read a header of any size.
 
   Attributes:
-    left: bytes that may be read until it is set again.
+    left: number of bytes that may still be read; `expect` sets it again.
   """
 
   def __init__(self, stream: BinaryIO):
@@ -45,7 +47,7 @@ class Bounded:
     """Allows the content of a member and the next headers to be read.
 
     Raises:
-      TarError: it is sparse, so its size is no bound.
+      TarError: `member` is sparse, so its size does not limit what is read.
     """
     if member.issparse():
       raise tarfile.ReadError('a sparse file')
@@ -59,8 +61,8 @@ def files(source: pathlib.Path, wanted: Callable[[tarfile.TarInfo], bool]
           ) -> Iterator[tuple[str, bytes]]:
   """Yields names and contents of the wanted files of an archive.
 
-  tarfile does not read the checksum behind the last file. It is compared after
-  all files have been read.
+  After the last file the rest of the archive is read too: the checksum of a
+  compressed file is compared only at its end.
 
   Raises:
     UserError: the source is damaged or not an archive.
@@ -83,10 +85,10 @@ def files(source: pathlib.Path, wanted: Callable[[tarfile.TarInfo], bool]
 
 
 def is_apple_double(path: str) -> bool:
-  """Returns whether macOS wrote a file for the attributes of another one.
+  """Returns whether a file only stores macOS attributes of another file.
 
-  An example is `._0.png` beside `0.png`. It writes them on file systems that
-  cannot store attributes, and into archives.
+  macOS writes such files (`._0.png` beside `0.png`) into archives, and on file
+  systems that cannot store attributes.
   """
   return path.rpartition('/')[2].startswith('._')
 

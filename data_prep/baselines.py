@@ -17,25 +17,26 @@ from data_prep.content import Content, Split
 from lra import bits, tasks
 from lra.errors import UserError
 
-# Results, JSON fields and flags have called baselines floors from the start.
+# The folder, JSON fields and old flags call baselines "floors".
 RECORDS = pathlib.Path(__file__).parent.parent / 'lra' / 'results' / 'floors'
 
 
 def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
-  """Computes the fast baselines: name -> accuracy, a fraction."""
+  """Returns a dict from each fast baseline's name to its accuracy, a fraction.
+  """
   kind = kinds.of(tasks.get(task_name))
   return {name: float(np.mean(method(splits['train'], splits['test'])))
           for name, (method, _) in kind.quick.items()}
 
 
 def measure(task_name: str, content: Content) -> dict:
-  """Measures the baselines of a task and returns their record.
+  """Scores all baselines of a task.
 
   Returns:
-    task; fingerprint and origin of its data; floors: name -> accuracy, how,
-    seconds. Tasks other than probes add examples, the number in test, and
-    correct: `lra.bits` of the right answers. A probe has many answers to each
-    example.
+    A record with task, fingerprint and origin of the data, and `floors`. That
+    maps the name of a baseline to its accuracy, `how` and seconds. For tasks
+    other than probes it adds `examples`, the size of test, and `correct`, the
+    right answers packed by `lra.bits`. An example of a probe has many answers.
 
   Raises:
     UserError: the task needs scikit-learn, which is not installed.
@@ -66,7 +67,7 @@ def _score(method: Callable, splits, task):
 
 
 def write(record: dict, directory: pathlib.Path = RECORDS) -> pathlib.Path:
-  """Writes a record as `<task>.json`, all or nothing.
+  """Writes a record as `<task>.json`; if that fails, leaves the old file.
 
   Raises:
     UserError: the directory cannot be written.
@@ -79,5 +80,5 @@ def write(record: dict, directory: pathlib.Path = RECORDS) -> pathlib.Path:
     os.replace(new, path)
   except OSError as e:
     raise UserError(f'Cannot write {path} ({e.strerror}): choose another '
-                    '--floors_dir.') from e
+                    '--baselines_dir.') from e
   return path

@@ -27,31 +27,31 @@ from lra.system.terminal import progress
 
 _DOCUMENTS = 'documents'
 _BYTES = 256  # possible codes of a byte
-_ANSWER_SECONDS = 20  # that a server has to answer
+_ANSWER_SECONDS = 20  # longest wait for the answer of a server
 
 
 class _Info(tfds.core.DatasetInfo):
 
   def initialize_from_bucket(self) -> None:
-    """Does nothing: no bucket has these, and a query would leave a folder."""
+    """Does nothing: a query of TFDS' bucket would only leave a folder."""
 
 
 class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-  """Writes the `Content` its subclass makes and checks what it wrote.
+  """Base class of builders: stores the data that `make` returns.
 
   Attributes:
     DUAL: whether examples are pairs of documents.
-    DEFINITION: number of the definition. Raise it whenever a change gives other
-      content from the same source.
-    GENERATED: whether the data are usually generated, without files.
-    source: files to make the data from, or None for the usual origin.
+    DEFINITION: version of the rule that makes the data. Raise it whenever a
+      change gives other data from the same source.
+    GENERATED: whether the data are generated if `source` is None.
+    source: files to make the data from; None to download or generate them.
   """
   VERSION = tfds.core.Version('1.0.0')
   DUAL = False
   DEFINITION = 1
   GENERATED = False
-  # TFDS would look for checksums beside the code, by way of a package
-  # (importlib_resources) that it does not install.
+  # Otherwise TFDS looks for checksums beside the code. For that it needs the
+  # package importlib_resources, which it does not install.
   code_path = None
   source: pathlib.Path | None = None
 
@@ -64,12 +64,12 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     """Returns the parameters of `self.builder_config`: sizes, cuts, seeds."""
 
   def definition(self) -> dict:
-    """Returns a JSON value that differs between definitions."""
+    """Returns DEFINITION and the parameters, which fix the data, for JSON."""
     return json.loads(json.dumps(
         {'number': self.DEFINITION, **self.parameters()}))
 
   def identify_source(self):
-    """Returns a JSON value that differs between sources."""
+    """Returns a JSON value by which sources differ; None if none matters."""
     return None
 
   @property
@@ -80,19 +80,19 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
   @property
   def absent(self) -> str:
-    """The beginning of a sentence that names the folder without the data."""
+    """Start of an error message: names the folder without a data set."""
     return f'{pathlib.Path(self.data_dir).parent} has no prepared data set'
 
   def fetch(self, dl_manager, name: str, what: str) -> pathlib.Path:
     """Downloads the one file of `url_infos` and compares its checksum.
 
     Args:
-      dl_manager: TFDS's, which has the checksum.
-      name: name of the file.
-      what: its content (`CIFAR-10`), for the error.
+      dl_manager: TFDS download manager; it compares the checksum.
+      name: name of the file, for the error.
+      what: content of the file (`CIFAR-10`), for the error.
 
     Raises:
-      UserError: the download failed; names the offline way.
+      UserError: the download failed; the message tells how to do without it.
     """
     url, = self.url_infos
     logging.getLogger('urllib3').setLevel(logging.ERROR)
@@ -109,10 +109,10 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
           f'--task={self.task_name} --source=.../{name}.') from e
 
   def check_files(self) -> None:
-    """Counts the records of the files, without reading them.
+    """Counts the records of each split, without reading them, and checks it.
 
     Raises:
-      UserError: a file is missing or cut short, or has other records.
+      UserError: a file is missing or cut short, or has too few or many records.
     """
     with _damaged(self):
       for name in (*SPLITS, *([_DOCUMENTS] if self.DUAL else [])):
@@ -161,18 +161,18 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     read(self)
 
   def _log_download_bytes(self):
-    """Prints nothing: TFDS would print sizes that are not known yet."""
+    """Prints nothing: the sizes that TFDS would print are not known yet."""
 
   def _log_download_done(self):
-    """Prints nothing: the progress bar has shown it."""
+    """Prints nothing: the progress bar has already shown the end."""
 
 
 def read(builder: Builder) -> Content:
   """Reads a prepared data set into memory and checks its fingerprint.
 
   Raises:
-    UserError: a file is missing, cut short or altered, or has a value that
-      the task does not have.
+    UserError: a file is missing, cut short or altered, or has a value that is
+      impossible for the task.
   """
   with _damaged(builder):
     splits = _together({name: _read_split(builder, name)
@@ -185,7 +185,7 @@ def read(builder: Builder) -> Content:
 
 @contextlib.contextmanager
 def _damaged(builder):
-  """Turns any error while its files are read into one sentence."""
+  """Turns an error from reading the files of `builder` into a UserError."""
   try:
     yield
   except (RuntimeError, ValueError, KeyError, IndexError, TypeError, OSError,
@@ -225,7 +225,7 @@ def _read_split(builder, name):
 
 
 def _check_codes(builder, path, documents):
-  """Raises ValueError for token codes that the task does not have."""
+  """Raises ValueError if a token code is not in the task's vocabulary."""
   codes = tasks.get(builder.task_name).vocab_size - 1
   if codes < _BYTES:
     _check_range(path, 'token code', np.frombuffer(
@@ -249,7 +249,7 @@ def _check_range(path, what, values, count):
 
 
 def _apart(splits):
-  """Returns the splits as stored: documents of pairs become a split."""
+  """Returns the splits to store; for pairs, adds a split of all documents."""
   shared = splits['train']
   if shared.pairs is None:
     return splits

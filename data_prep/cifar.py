@@ -30,7 +30,7 @@ SIDE = 32
 COUNTS = {'train': 50_000, 'test': 10_000}
 
 _PIXELS = 3 * SIDE * SIDE
-_LARGEST = 1 << 28  # bytes of the largest member of an archive that is read
+_LARGEST = 1 << 28  # bytes of an archive's member; larger ones raise an error
 _PYTHON = re.compile(r'(?:data_batch_[1-5]|test_batch)')
 _BINARY = re.compile(r'(?:data_batch_[1-5]|test_batch)\.bin')
 _FILE = re.compile(
@@ -43,8 +43,9 @@ def read(source: pathlib.Path) -> tuple[dict[str, list], str]:
   """Reads all images of an archive or a directory.
 
   Returns:
-    'train' and 'test' -> [(uint8 [32, 32, 3], label), ...]; and the format
-    that they were stored in: 'python', 'binary', 'tfds', 'png' or 'jpeg'.
+    A dict with the images of 'train' and 'test', each a list of (uint8
+    [32, 32, 3], label). And the format in which they were stored: 'python',
+    'binary', 'tfds', 'png' or 'jpeg'.
 
   Raises:
     UserError: the source is missing or damaged, or images are missing.
@@ -73,7 +74,10 @@ def read(source: pathlib.Path) -> tuple[dict[str, list], str]:
 
 
 def identify(source: pathlib.Path) -> dict[str, int]:
-  """Returns sizes that differ between sources: bytes, and files of a folder."""
+  """Returns sizes by which sources differ.
+
+  They are {name: bytes} of an archive, or number and bytes of a folder's files.
+  """
   if not source.is_dir():
     return {source.name: source.stat().st_size}
   sizes = [path.stat().st_size for path, _ in _in_folder(source)]
@@ -81,7 +85,7 @@ def identify(source: pathlib.Path) -> dict[str, int]:
 
 
 def _in_folder(source) -> Iterator[tuple[pathlib.Path, str]]:
-  """Yields paths and names of the files with images; follows links."""
+  """Yields (path, name) of each file with images; follows symbolic links."""
   for folder, folders, files in os.walk(source, followlinks=True):
     folders.sort()
     for file in sorted(files):
@@ -93,7 +97,7 @@ def _in_folder(source) -> Iterator[tuple[pathlib.Path, str]]:
 
 
 def _files(source) -> Iterator[tuple[str, bytes]]:
-  """Yields names and contents of the files with images."""
+  """Yields (name, content) of each file with images."""
   if source.is_dir():
     for path, name in _in_folder(source):
       try:
@@ -114,7 +118,7 @@ def _wanted(source, member):
 
 
 def _kind(path):
-  """Returns the format of a file by its name, '' if it has no images."""
+  """Returns the format of a file from its name; '' if it has no images."""
   name = path.rpartition('/')[2]
   if _PYTHON.fullmatch(name):
     return 'python'
@@ -129,7 +133,7 @@ def _kind(path):
 
 
 def _images(path, data):
-  """Returns (kind, split, [(image, label), ...]) of a file."""
+  """Returns the format, split and [(image, label), ...] of a file."""
   kind = _kind(path)
   split = 'test' if 'test' in path.rpartition('/')[2] else 'train'
   try:
@@ -154,7 +158,7 @@ def _of_python(data):
 
 
 class _Unpickler(pickle.Unpickler):
-  """Reads arrays and plain values, and calls nothing else."""
+  """Loads arrays and plain values; refuses to call any other function."""
 
   _ALLOWED = {('numpy.core.multiarray', '_reconstruct'), ('numpy', 'ndarray'),
               ('numpy', 'dtype')}
@@ -173,14 +177,14 @@ def _of_binary(data):
 
 
 def _planes(pixels, labels):
-  """Yields images from rows with one plane for each colour."""
+  """Yields (image, label); a row of `pixels` has one plane for each colour."""
   images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
   for image, label in zip(images, labels, strict=True):
     yield np.ascontiguousarray(image), _label(label)
 
 
 def _label(number):
-  """Returns the number of a class; ValueError if it does not exist."""
+  """Returns a label as int; raises ValueError if it is not a class number."""
   if number not in range(len(CLASSES)):
     raise ValueError(f'a label is {number}')
   return int(number)

@@ -1,4 +1,4 @@
-"""The arrays of a data set: fingerprint, choice of examples, duplicates."""
+"""Arrays of a data set: fingerprints them, chooses and compares examples."""
 
 import dataclasses
 import hashlib
@@ -15,7 +15,8 @@ class Split:
 
   Attributes:
     tokens: uint8, the token codes of all documents, one after the other.
-    offsets: int64 [documents + 1], the first token of each document.
+    offsets: int64 [documents + 1], the first token of each document, then the
+      number of all tokens.
     labels: int32 [N].
     pairs: int32 [N, 2], the documents of each example; None if example i is
       document i.
@@ -38,8 +39,9 @@ class Content:
   """A data set in memory.
 
   Attributes:
-    splits: 'train', 'val' and 'test'; pairs share their tokens and offsets.
-    info: facts about the data and its making that fit in JSON.
+    splits: 'train', 'val' and 'test'. If examples are pairs of documents, the
+      three share `tokens` and `offsets`.
+    info: facts about the data and how they were made, as JSON values.
   """
   splits: Mapping[str, Split]
   info: Mapping
@@ -57,7 +59,7 @@ def split_of(documents: Sequence[bytes], labels: Iterable[int],
 
 
 def fingerprint(splits: Mapping[str, Split]) -> str:
-  """Returns the SHA-256 of splits, tokens, labels and pairs, in order."""
+  """Returns the SHA-256 of all tokens, offsets, pairs and labels."""
   digest = hashlib.sha256()
 
   def add(name, array, dtype):
@@ -83,7 +85,7 @@ def fingerprint(splits: Mapping[str, Split]) -> str:
 
 
 def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
-  """Returns `size` indices, as many of each label, in ascending order.
+  """Returns `size` indices, equally many of each label, in ascending order.
 
   The choice depends only on the hashes of the keys: neither on the order of the
   examples nor on a random number generator.
@@ -102,12 +104,12 @@ def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
 
 
 def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:
-  """Counts examples that occur in an earlier split, or before in their own.
+  """Counts duplicate examples within each split and between two splits.
 
   Returns:
-    {'train': 0, 'train and val': 3, ...}. A split counts the examples whose
-    bytes came before. Two splits count examples of the second whose bytes
-    occur in the first. Pairs are equal in either order.
+    A dict such as {'train': 0, 'val': 1, 'train and val': 3, ...}. 'val' counts
+    examples of val that occurred before in val. 'train and val' counts examples
+    of val that occur in train. The order of a pair's documents does not matter.
   """
   found, earlier = {}, {}
   for name, split in splits.items():

@@ -15,8 +15,8 @@ _BINS = 10
 _BAR = 40
 _EXAMPLES = 3
 _SHOWN = 300
-# The picture has this many rows and columns of images. An image's side has at
-# least _LEAST pixels, a caption's height _CAPTION.
+# The picture has this many rows and columns of images. Images are enlarged to
+# at least _LEAST pixels a side. A caption takes _CAPTION pixels of height.
 _ROWS, _COLUMNS = 4, 8
 _LEAST = 96
 _CAPTION = 14
@@ -64,7 +64,7 @@ def _labels(task, splits):
 
 
 def histogram(lengths: np.ndarray) -> list[str]:
-  """Returns a line with a bar for each of up to ten ranges of lengths."""
+  """Returns a text histogram: a line with a bar for each range of lengths."""
   edges = np.linspace(lengths.min(), lengths.max() + 1, _BINS + 1).astype(int)
   counts, edges = np.histogram(lengths, np.unique(edges))
   return [f'  {low:>5} - {high - 1:<5} {count:>8,} '

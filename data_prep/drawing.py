@@ -1,7 +1,7 @@
 """Draws Pathfinder images on all cores, and resumes after a kill.
 
-Parts of the images are kept in files until all are there. A repeated call draws
-only the missing parts.
+Finished parts of the images are kept in files. A repeated call draws only the
+missing parts.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ from lra.errors import UserError
 from lra.system import machine
 from lra.system.terminal import progress
 
-_PART = 500  # images of 32 x 32 pixels that are kept together
-_LOOK_SECONDS = 0.1  # between two looks at the finished parts
+_PART = 500  # images in one file, if they have 32 x 32 pixels
+_LOOK_SECONDS = 0.1  # pause between two looks for finished parts
 _ERRNO = 50  # offset of errno values from ordinary exit codes
 _COMMAND = ('import json, sys; sys.path[:] = json.loads(sys.argv[1]); '
             'from data_prep import drawing; drawing.work()')
@@ -34,22 +34,23 @@ _NAMES = ('images', 'labels', 'attempts', 'placed')
 
 def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
          processes: int | None = None) -> tuple[np.ndarray, ...]:
-  """Draws the first N = `total` images of a law and a seed.
+  """Draws N = `total` images; `law` holds their parameters.
 
-  `folder` keeps finished parts; no other call may use it. There is one process
-  for each core unless given otherwise; their number changes no image.
+  Image i depends only on `law`, `seed` and i. `folder` keeps finished parts; no
+  other call may use it. `processes` is one for each core by default.
 
   Returns:
-    uint8 [N, side, side]; labels, uint8 [N]; attempts at each image's target
-    snakes, int64 [N]; number of its distractors that found room, uint8 [N].
+    The images, uint8 [N, side, side]; labels, uint8 [N]; attempts at the target
+    snakes of each image, int64 [N]; distractors that found room, uint8 [N].
 
   Raises:
-    UserError: numba is not installed, a part is damaged, or a process ended.
+    UserError: numba is not installed, a part is damaged, or a process was
+      killed.
     OSError: a part cannot be written.
   """
   _check_numba(law)
   folder.mkdir(parents=True, exist_ok=True)
-  # The time of an image grows with its pixels: a part takes some seconds.
+  # Larger images take longer to draw, so a part has fewer of them.
   size = max(_PART * 32 * 32 // law.side ** 2, min(_PART, 10))
   parts = {range(start, min(start + size, total)): folder / f'{start}.npz'
            for start in range(0, total, size)}
@@ -100,8 +101,8 @@ def _draw_missing(law, seed, parts, processes):
 def _start(law, seed, work):
   """Starts a process that draws the parts of `work`.
 
-  `multiprocessing` cannot be used: its helper lets through the signals that
-  `lra.system.signals` keeps from the main thread.
+  `multiprocessing` cannot be used: its helper process unblocks signals that
+  `lra.system.signals` blocks in the main thread.
   """
   task = {'law': dataclasses.asdict(law), 'seed': seed, 'parent': os.getpid(),
           'parts': [[n.start, n.stop, str(path)] for n, path in work]}
@@ -112,7 +113,7 @@ def _start(law, seed, work):
     with process.stdin:
       json.dump(task, process.stdin)
   except BrokenPipeError:
-    pass  # it has ended: `_check_ends` finds out
+    pass  # the process has ended; `_check_ends` reports it
   except BaseException:
     process.kill()
     raise
@@ -133,8 +134,11 @@ def _check_ends(processes):
 
 
 def work() -> None:
-  """Draws in a process of `_start`; a file error becomes its exit code."""
-  # The first process handles the other signals, and terminates this one.
+  """Draws parts, in a process that `_start` started.
+
+  If a part cannot be written, the process ends with exit code `_ERRNO` + errno.
+  """
+  # The parent handles all other signals, and sends SIGTERM to end this process.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})

@@ -1,4 +1,4 @@
-"""Encodes a user's examples in the token codes of the data sets."""
+"""Encodes a user's examples as token codes, like the data sets."""
 
 import os
 import warnings
@@ -12,7 +12,7 @@ from lra.tasks import Task
 
 SENTIMENTS = ('negative', 'positive')
 YES_NO = ('no', 'yes')
-_WHY = 200  # letters of a reason in an error
+_WHY = 200  # most characters of a reason in an error
 
 
 def names(task: Task) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ class NoExample(UserError):
   """Raised for an input that is not an example of a task.
 
   Attributes:
-    number: its place among the examples, from 0.
+    number: index of the input, from 0.
     why: the reason, in a few words.
   """
 
@@ -43,12 +43,12 @@ class NoExample(UserError):
 
 
 def split(task: Task, examples: Sequence) -> Split:
-  """Makes a split of examples, all with the label 0.
+  """Encodes a user's examples as a split; all labels are 0.
 
-  They have the form that `lra.api.Trained.predict` describes.
+  `lra.api.Trained.predict` describes the form of `examples`.
 
   Raises:
-    NoExample: one is not of the task's form.
+    NoExample: an example does not have that form.
   """
   encoded = [_encoded(task, i, x) for i, x in enumerate(examples)]
   labels = np.zeros(len(encoded), np.int32)
@@ -85,7 +85,7 @@ def _text(task, text):
 
 
 def _opened(path):
-  """Opens a file with PIL; ValueError if its header has too many pixels."""
+  """Opens an image; raises ValueError if its header has too many pixels."""
   from PIL import Image
   with warnings.catch_warnings():
     warnings.simplefilter('error', Image.DecompressionBombWarning)
@@ -96,7 +96,7 @@ def _opened(path):
 
 
 def _image(task, image):
-  """Returns the grey values of an array, a PIL image or a file, by rows."""
+  """Returns the grey values, row by row, of an array, a PIL image or a file."""
   from PIL import Image
 
   from data_prep import image as image_lib

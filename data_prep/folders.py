@@ -12,7 +12,7 @@ from lra import files
 
 @contextlib.contextmanager
 def lock(directory: pathlib.Path):
-  """Makes a directory and holds its lock, which dies with the process."""
+  """Makes a directory and holds its lock, which ends with the process."""
   path = directory / '.lock'
   while True:
     directory.mkdir(parents=True, exist_ok=True)
@@ -21,7 +21,7 @@ def lock(directory: pathlib.Path):
     except FileNotFoundError:
       if directory.exists():
         raise
-      continue  # a process that failed has removed it, see `remove_traces`
+      continue  # a failed process removed the directory, see `remove_traces`
     with f:
       try:
         fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,10 +55,10 @@ def remove_leftovers(path: pathlib.Path) -> None:
 
 
 def remove_traces(path: pathlib.Path, new: list[pathlib.Path]) -> None:
-  """Removes all files of a failed preparation of ROOT/name/variant/version.
+  """Removes the files of a failed preparation; the caller holds the lock.
 
-  The lock is held. `new` is `missing(ROOT)` before the preparation: empty
-  folders of such a new root are removed too.
+  `path` is ROOT/name/variant/version. `new` is the result of `missing(ROOT)`
+  before the preparation: these folders are removed too if they are empty.
   """
   folder = path.parents[1]
   if not any(folder.glob('*/*/dataset_info.json')):

@@ -2,7 +2,7 @@
 
 A source is anything that `data_prep.cifar` reads. The same images give the same
 data set in any file format: examples are sorted by the hash of their pixels.
-The first 5,000 of train, as many of each label, are the validation split.
+The validation split takes 500 images of each class from train, by that hash.
 """
 
 import hashlib
@@ -78,10 +78,10 @@ def _sorted(examples):
 
 
 def grey(images: np.ndarray) -> np.ndarray:
-  """Converts uint8 [..., 3] to uint8 [...] like tf.image.rgb_to_grayscale.
+  """Converts uint8 [..., 3] to grey, uint8 [...], as Long Range Arena does.
 
-  The released code of Long Range Arena calls that. It divides by 255,
-  multiplies the weighted sum by 255.5 and rounds down.
+  Its code calls tf.image.rgb_to_grayscale. That divides by 255, multiplies the
+  weighted sum by 255.5 and rounds down.
   """
   shares = images.astype(np.float32) / np.float32(255)
   # Sums in a fixed order; the order of a matmul would depend on the CPU.
@@ -90,7 +90,7 @@ def grey(images: np.ndarray) -> np.ndarray:
 
 
 def quarter(images):
-  """Returns the means of 2 x 2 pixels, rounded."""
+  """Averages blocks of 2 x 2 pixels: uint8 [N, H, W] to [N, H / 2, W / 2]."""
   n, h, w = images.shape
   blocks = images.reshape(n, h // 2, 2, w // 2, 2).astype(np.float32)
   return np.uint8(np.round(blocks.mean((2, 4))))

@@ -1,4 +1,4 @@
-"""Defines for each data set its baselines and its examples as text."""
+"""Lists the baselines of each data set, and shows its examples as text."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,13 +11,12 @@ from lra.errors import UserError
 
 
 def majority(train, test) -> np.ndarray:
-  """Guesses the commonest label of `train`; returns bool [N], right or not."""
+  """Returns whether each test label is the commonest one of train, bool [N]."""
   return test.labels == np.bincount(train.labels).argmax()
 
 
 def first_operator(train, test) -> np.ndarray:
-  """Guesses from an expression's first token; returns bool [N], right or not.
-  """
+  """Returns whether `parts.by_first_token` answers test rightly, bool [N]."""
   return parts.by_first_token(train, test) == test.labels
 
 
@@ -30,9 +29,9 @@ class Kind:
 
   Attributes:
     show: token codes of a document -> text.
-    quick: name -> (function, how): the fast baselines. The function takes train
-      and test. It returns for each answer on test whether it is right, or with
-      which probability: bool or float64 [N].
+    quick: name -> (function, description): the fast baselines. The function
+      takes train and test. It returns whether each answer on test is right,
+      bool [N], or the probability of that, float64 [N].
     slow: name -> function: the other baselines. The function takes the splits
       and the task's variant. It returns whether each answer on test is right,
       bool [N], and a description of the method.
@@ -51,7 +50,7 @@ def _expression(tokens):
 
 
 def _text(tokens):
-  # The cut at the task's length may have split a character.
+  # Cutting documents to the task's length may have split a character.
   return ' '.join(tokens.decode('utf-8', errors='replace').split())
 
 

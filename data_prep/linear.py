@@ -14,7 +14,8 @@ _PAIRS_AT_ONCE = 10_000
 
 
 def byte_ngrams(splits):
-  """Fits logistic regression on hashed byte n-grams; see `kinds.Kind.slow`."""
+  """Scores logistic regression on hashed byte n-grams; see `kinds.Kind.slow`.
+  """
   train, val, test = (ngram_features(splits[s]) for s in splits)
   best = None
   for c in _PENALTIES:
@@ -31,7 +32,7 @@ def byte_ngrams(splits):
 
 
 def ngram_features(split) -> scipy.sparse.csr_matrix:
-  """Returns rows of log(1 + count) of hashed n-grams, scaled to length 1."""
+  """Returns log(1 + count) of hashed n-grams [N, features], rows of norm 1."""
   blocks = [_block(split, start, min(start + _REVIEWS_AT_ONCE, len(split)))
             for start in range(0, len(split), _REVIEWS_AT_ONCE)]
   return scipy.sparse.vstack(blocks, format='csr')
@@ -69,9 +70,9 @@ def _hash(tokens, n):
 def tfidf_cosine(splits):
   """Compares the cosine of a pair's TF-IDF vectors with a threshold.
 
-  Words of most documents are form rather than content, and are left out. The
-  largest share of documents that a word may be in is chosen on val. See
-  `kinds.Kind.slow`.
+  Words that occur in most documents say little and are left out. The largest
+  share of documents that a word may occur in is chosen on val. The result is
+  that of `kinds.Kind.slow`.
   """
   train = splits['train']
   words = [train.document(i).decode('latin-1')
@@ -114,6 +115,6 @@ def best_threshold(scores, labels) -> float:
   """Returns the t for which `scores >= t` agrees most with `labels`."""
   order = np.argsort(-scores, kind='stable')
   hits = np.cumsum(np.where(labels[order] == 1, 1, -1))
-  # Cutting between equal scores is not possible.
+  # No threshold separates equal scores.
   ends = np.append(np.diff(scores[order]) != 0, True)
   return float(scores[order][np.where(ends, hits, -len(hits) - 1).argmax()])

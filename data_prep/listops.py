@@ -30,7 +30,7 @@ _FILES = {'train': 'basic_train.tsv', 'val': 'basic_val.tsv',
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-  """A version of the task: its process and the sizes of its splits."""
+  """A version of the task: how expressions are generated, and split sizes."""
   process: trees.Process
   sizes: tuple[int, int, int]
 
@@ -93,7 +93,7 @@ def evaluate(tokens: Sequence[int]) -> int:
   """Returns the value of an expression in token codes, 0 to 9.
 
   Raises:
-    ValueError: not one complete expression.
+    ValueError: `tokens` is not one complete expression.
   """
   waiting, arguments = [], []
   for token in tokens:
@@ -126,7 +126,7 @@ def _apply(operator, arguments):
 
 
 def generate(variant: Variant) -> Content:
-  """Generates the data set of a variant, always the same."""
+  """Generates the data set of a variant from a fixed seed."""
   documents, values, facts = draw(variant.process, sum(variant.sizes))
   splits, start = {}, 0
   for name, size in zip(SPLITS, variant.sizes, strict=True):
@@ -142,7 +142,7 @@ def import_official(directory: pathlib.Path) -> Content:
   """Reads the official tables and checks each row.
 
   Raises:
-    UserError: a file is missing or a row is wrong; names file and line.
+    UserError: a file is missing or a row is wrong; the message names the place.
   """
   splits, seen = {}, set()
   for name, path in find(directory, _FILES, 'listops').items():
@@ -188,8 +188,8 @@ def draw(process: trees.Process, count: int, seed: int = _SEED):
   """Generates `count` different expressions.
 
   Returns:
-    Their token codes, their values, and facts: the number of expressions that
-    were generated, and of those dropped as equal to an earlier one.
+    A list of token codes, a list of values, and a dict of two counts: `draws`
+    (generated expressions) and `duplicates_dropped` (equal to an earlier one).
   """
   documents, values, seen = [], [], set()
   facts = {'draws': 0, 'duplicates_dropped': 0}

@@ -1,7 +1,7 @@
-"""Kinds of examples of a data set, and simple rules to compare answers with.
+"""Groups the examples of a data set, to break an accuracy down.
 
-They break an accuracy down. On ListOps they show how often a model answers
-like a rule that reads the first operator only.
+A model's answers are also compared with those of a simple rule. The rule for
+ListOps reads only the first operator.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ def first_tokens(split: Split) -> np.ndarray:
 
 
 def by_first_token(train: Split, test: Split) -> np.ndarray:
-  """Returns an answer to each example of `test`, int64 [N].
+  """Predicts each label of `test` from the first token, int64 [N].
 
-  It is the commonest label in `train` among examples with the same first token.
+  The prediction is the commonest label in `train` of examples with that token.
   """
   counts = np.zeros((256, train.labels.max() + 1), np.int64)
   np.add.at(counts, (first_tokens(train), train.labels), 1)
@@ -36,14 +36,14 @@ def root_operators(split: Split) -> np.ndarray:
 
 
 def depths(split: Split) -> np.ndarray:
-  """Counts the operators around the innermost token, int64 [N]."""
-  # Each expression closes its brackets, so the next one begins at 0.
+  """Returns the nesting depth of each expression, int64 [N]."""
+  # Each expression closes its brackets, so the sum is 0 before the next one.
   return np.maximum.reduceat(
       np.cumsum(_steps()[split.tokens]), split.offsets[:-1])
 
 
 def _steps():
-  """Returns by which number each token code changes the depth after it."""
+  """Returns the change of depth at each token code: 1, -1 or 0."""
   steps = np.zeros(len(trees.TOKENS), np.int64)
   steps[[trees.MIN, trees.MAX, trees.MED, trees.SM]] = 1
   steps[trees.CLOSE] = -1
@@ -51,9 +51,9 @@ def _steps():
 
 
 def deciding_depths(split: Split) -> np.ndarray:
-  """Returns the depth to which each expression decides its value, int64 [N].
+  """Returns how deep each expression must be read to know its value, int64 [N].
 
-  That is the least d such that tokens inside more than d operators cannot
+  The result is the least d such that tokens inside more than d operators cannot
   change the value. It is 1 if the digits next to the outermost operator decide
   (a 9 for MAX), 0 for a lone digit, and -1 for an invalid expression.
   """
@@ -62,7 +62,11 @@ def deciding_depths(split: Split) -> np.ndarray:
 
 
 def _deciding_depth(document):
-  """Returns the deciding depth, from bounds of the value by depth."""
+  """Computes `deciding_depths` of one expression.
+
+  For each depth down to which the expression is read, `bounds` holds the least
+  and largest value of each argument. A value is known if the two are equal.
+  """
   tokens = np.frombuffer(document, np.uint8)
   deepest = max(np.cumsum(_steps()[tokens]).max(initial=0), 0)
   depth, waiting, bounds = 0, [], []
@@ -77,7 +81,7 @@ def _deciding_depth(document):
     else:
       operator, before = waiting.pop()
       value = _bounds(operator, np.array(bounds))
-      value[:, :depth] = [[0], [trees.DIGITS - 1]]  # any digit, as not read
+      value[:, :depth] = [[0], [trees.DIGITS - 1]]  # not read here: any digit
       depth, bounds = depth - 1, [*before, value]
   if waiting or len(bounds) != 1:
     return -1
@@ -88,9 +92,10 @@ def _deciding_depth(document):
 def _bounds(operator, arguments_Ax2xD):
   """Returns the least and largest value of an operator, [2, D].
 
-  D is the number of depths down to which the expression may be read. MIN, MAX
-  and MED never fall if an argument grows. SM, a sum modulo 10, has any value
-  unless all its arguments are known.
+  D is the number of depths down to which the expression may be read. The
+  arguments are given by their least and largest values. MIN, MAX and MED never
+  fall if an argument grows. SM, a sum modulo 10, has any value unless all its
+  arguments are known.
   """
   if operator == trees.MIN:
     return arguments_Ax2xD.min(0)
@@ -106,21 +111,21 @@ def _bounds(operator, arguments_Ax2xD):
                    np.where(known, high, trees.DIGITS - 1)])
 
 
-# Data set -> name of a property -> function that returns its values.
+# Data set -> name of a property -> function from a split to its values, [N].
 KINDS = {'listops': {'root operator': root_operators, 'depth': depths,
                      'decided at depth': deciding_depths}}
-# Data set -> name of a rule -> function of train and test: its answers.
+# Data set -> name of a rule -> function from train and test to answers, [N].
 RULES = {'listops': {FIRST_OPERATOR: by_first_token}}
 
 
 def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
-  """Computes accuracies on the kinds of examples of a data set.
+  """Computes the accuracy for each value of each property in `KINDS`.
 
   `right`, bool [N], is True for each example of `test` with a right answer.
 
   Returns:
-    {property: {value: {'examples': number with it, 'accuracy': a fraction}}};
-    {} for most data sets.
+    {property: {value: {'examples': count, 'accuracy': fraction}}}; {} for a
+    data set without properties.
   """
   found = {}
   for name, kind in KINDS.get(dataset, {}).items():
@@ -134,13 +139,14 @@ def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
 
 def of_answers(dataset: str, predicted: np.ndarray, train: Split,
                test: Split) -> dict:
-  """Breaks the accuracy of the answers to `test`, int [N], down by its kinds.
+  """Breaks an accuracy down, and compares the answers with simple rules.
 
-  The rules to compare them with are fitted on `train`.
+  `predicted`, int [N], holds the answers to `test`. Rules are fitted on
+  `train`.
 
   Returns:
-    {} for most data sets. Others have `parts`, see `accuracies`, and
-    `agreement`, {rule: share of examples with the same answer}.
+    {} for a data set without properties. Otherwise `parts`, see `accuracies`,
+    and `agreement`, {rule: share of examples that it answers like `predicted`}.
   """
   if dataset not in KINDS:
     return {}

@@ -11,12 +11,11 @@ _DEEP = re.compile(r'[A-Za-z]+;16[BLN]')
 
 
 def pixels(image: Image.Image, mode: str) -> np.ndarray:
-  """Returns the pixels of a picture, uint8.
+  """Returns pixels, uint8: [H, W] for `mode` 'L' (grey), [H, W, 3] for 'RGB'.
 
-  Palettes, transparency and single bits are ways to store a picture, and are
-  converted. Pillow would cut 16 bits and floats to 8 bits, and would take the
-  first of several pictures; these are refused.
-  The mode is 'L' for grey, [H, W], or 'RGB' for colours, [H, W, 3].
+  Palettes, transparency and single bits are converted. Files with several
+  pictures or more than 8 bits a colour are refused: Pillow would take the first
+  picture and cut the bits.
 
   Raises:
     ValueError: there are more than 8 bits a colour, or several pictures.
@@ -30,7 +29,7 @@ def pixels(image: Image.Image, mode: str) -> np.ndarray:
 
 
 def _is_cut(image):
-  """Returns whether decoding drops bits that the mode does not show."""
+  """Returns whether the file has more bits a colour than `image.mode` shows."""
   for tile in getattr(image, 'tile', ()):
     arguments = tile[3] if isinstance(tile[3], tuple) else (tile[3],)
     form = arguments[0] if arguments else None

@@ -1,18 +1,17 @@
-"""Baselines of image tasks: linear on pixels, and distance of the discs."""
+"""Baselines of image tasks: ridge regression, and distance of two discs."""
 
 import math
 
 import numpy as np
 from scipy import ndimage
 
-_SIDE = 32  # of the images of ridge regression
+_SIDE = 32  # ridge regression shrinks larger images to this side
 _PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)
 _AT_ONCE = 2000
 
 
 def ridge(splits):
-  """Fits ridge regression of the classes on grey values; see `kinds.Kind.slow`.
-  """
+  """Scores ridge regression on grey values; see `kinds.Kind.slow`."""
   train, val, test = (splits[s] for s in ('train', 'val', 'test'))
   classes = int(train.labels.max()) + 1
   gram, right = 0.0, 0.0
@@ -34,7 +33,7 @@ def ridge(splits):
 
 
 def _blocks(split):
-  """Yields (float64 [N, pixels + 1], labels) of some images at a time."""
+  """Yields blocks (rows, labels); rows, [N, pixels + 1], end in 1 for bias."""
   for start in range(0, len(split), _AT_ONCE):
     images = images_of(split, start, start + _AT_ONCE).astype(np.float64) / 255
     by = max(1, images.shape[1] // _SIDE)
@@ -63,8 +62,8 @@ def _side(split):
 def marker_distance(splits, radius: float):
   """Guesses from the distance of the discs whether they are on one curve.
 
-  The threshold, and the class beyond it, are the best on train; `radius` is
-  that of the discs in pixels. See `kinds.Kind.slow`.
+  Train fixes the threshold of the distance, and the class beyond it. `radius`
+  is the radius of a disc in pixels. The result is that of `kinds.Kind.slow`.
   """
   far, labels = _distances(splits['train'], radius), splits['train'].labels
   best = max((float(np.mean((far >= t) == (labels == sign))), t, sign)

@@ -1,11 +1,11 @@
 """Probes: small tasks that each test one ability of a mechanism.
 
-The papers train causal models on them. Here a mechanism that is not causal sees
-both directions: at a question it also sees the later questions.
+The papers train causal models on them. Here a mechanism that is not causal
+reads in both directions, so at a question it also sees later questions.
 
 An example is a pair of documents of equal length: a sequence, and the answer at
 each of its tokens. In the answers, code 0 marks a token without a question, and
-code c + 1 has the class c. Nothing is stored: each read generates the data anew
+code c + 1 means class c. Nothing is stored: each read generates the data anew
 from one seed, which takes a second.
 
 * `mqar`: multi-query associative recall (Arora et al. 2023, arXiv 2312.04927,
@@ -14,11 +14,12 @@ from one seed, which takes a second.
   them short. Here 32 pairs leave exactly 32 slots, so the gaps hardly vary
   (`draw_recall`).
 * `selective_copying` (Gu and Dao 2023, arXiv 2312.00752, section 4.1.1).
-  Symbols among noise, then as many places for them, in their order.
+  A sequence has symbols among noise, then a question for each of them. The
+  answers are the symbols in their order.
 * `parity`, `permutations_3`, `permutations_5`: state tracking (Merrill et al.
   2024, arXiv 2404.08819, section 3). A sequence has elements of a group, and
   the answer is their composition so far. In `permutations_5` the answer is only
-  the place to which the composition moves the first thing. Training has a
+  the new place of the first thing under the composition. Training has a
   question at every token, so short compositions are learnt first. Validation
   and test have one question, at the last token, since early ones are easy.
 """
@@ -35,7 +36,7 @@ _SEED = 0
 # Exponent of the power law by which keys take slots; Arora et al., section 3.1.
 _EARLY = 0.01
 
-# Number of sequences to fit baselines on, more than test has.
+# Number of sequences of a split that baselines read; test has fewer.
 _FITTED = 20_000
 
 # Codes of selective copying: noise, the place of an answer, then symbols.
@@ -61,15 +62,15 @@ class Variant:
 
 
 def draw_recall(rng, count, length, symbols, pairs):
-  """Generates keys and values, then each key once more, early slots first.
+  """Generates pairs of key and value, then each key again as a question.
 
-  If there are more slots than keys, the later ones are mostly blank: that is
-  Arora et al.'s law of gaps. `VARIANTS['mqar']` has as many slots as keys, and
-  all are filled. There the law affects only the order: an early key is likelier
-  in an early slot.
+  The sequence after the pairs has slots of two tokens. Keys take slots at
+  random, early slots more often. If there are more slots than keys, later slots
+  are mostly blank, as in Arora et al. `VARIANTS['mqar']` has as many slots as
+  keys, so all are filled; there an early key is likelier in an early slot.
 
   Codes: 0 is blank, those below `symbols / 2` are keys, the others are values.
-  The first value is class 0.
+  The first value is class 0. The result is that of `Variant.draw`.
   """
   half = symbols // 2
   keys = 1 + _some(rng, count, half - 1, pairs)
@@ -86,7 +87,7 @@ def draw_recall(rng, count, length, symbols, pairs):
 
 
 def draw_copying(rng, count, length, symbols, copied):
-  """Generates symbols among noise, and places for them at the end."""
+  """Generates `copied` symbols among noise, then a question for each symbol."""
   wanted = rng.integers(0, symbols, (count, copied))
   places = np.sort(_some(rng, count, length - copied, copied), 1)
   tokens = np.full((count, length), NOISE, np.uint8)
@@ -100,8 +101,8 @@ def draw_copying(rng, count, length, symbols, copied):
 def draw_products(rng, count, length, group, classes=None):
   """Generates elements of a group, and their composition so far.
 
-  Entry (a, b) of the table `group` is the composition of a and then b. The
-  class of an element is its number, or its entry of `classes`.
+  `group[a, b]` is the number of a composed with b, where a comes first. The
+  class of an element is its number n, or `classes[n]` if `classes` is given.
   """
   group = np.asarray(group)
   classes = np.arange(len(group)) if classes is None else np.asarray(classes)
@@ -115,21 +116,24 @@ def draw_products(rng, count, length, group, classes=None):
 
 
 def permutations(degree: int) -> list[tuple[int, ...]]:
-  """Returns all permutations; element i of one is the new place of thing i."""
+  """Returns all permutations p of `degree` things; p[i] is i's new place."""
   return list(itertools.permutations(range(degree)))
 
 
 def table(elements: list[tuple[int, ...]]) -> list[list[int]]:
-  """Returns the table of permutations for `draw_products`; 0: identity."""
+  """Returns the table of compositions of `elements` for `draw_products`.
+
+  Element 0 must be the identity.
+  """
   number = {element: i for i, element in enumerate(elements)}
   return [[number[tuple(b[x] for x in a)] for b in elements] for a in elements]
 
 
 def _some(rng, count, choices, wanted, weights=None):
-  """Samples `wanted` different numbers below `choices` for each example.
+  """Samples `wanted` different numbers below `choices`, [count, wanted].
 
-  Weights are the chances of sampling without replacement: the largest of log
-  weight + Gumbel noise are taken.
+  `weights` are the relative chances of the numbers. Taking the largest sums of
+  log weight and Gumbel noise is sampling without replacement.
   """
   noise = rng.gumbel(size=(count, choices))
   if weights is not None:
@@ -153,7 +157,7 @@ VARIANTS = {
 
 
 def generate(variant: Variant) -> Content:
-  """Generates the data set of a variant, always the same; labels are 0."""
+  """Generates the data of a variant from a fixed seed; all labels are 0."""
   documents, splits, first = [], {}, 0
   for stream, (name, count) in enumerate(
       zip(SPLITS, variant.counts, strict=True)):
@@ -176,7 +180,7 @@ def generate(variant: Variant) -> Content:
 
 
 def asked(split: Split) -> tuple[np.ndarray, np.ndarray]:
-  """Returns (number of the example, class) of all questions, int [Q] each."""
+  """Returns (index of the example, class) of all questions, int [Q] each."""
   length = split.offsets[1] - split.offsets[0]
   answers = split.tokens.reshape(-1, length)[split.pairs[:, 1]]
   example, place = np.nonzero(answers)
@@ -192,7 +196,7 @@ def majority(train: Split, test: Split) -> np.ndarray:
 
 
 def chance(train: Split, test: Split) -> np.ndarray:
-  """Returns the chance of a random class to be right, float64 [Q]."""
+  """Returns the probability that a random class is right, float64 [Q]."""
   return np.full(len(asked(test)[1]), 1 / (1 + asked(train)[1].max()))
 
 

@@ -1,6 +1,6 @@
 """Retrieval: does one document cite the other? Two byte strings, two classes.
 
-There are two corpora of one shape. `aan` is the ACL Anthology Network of Long
+There are two corpora. `aan` is the ACL Anthology Network of Long
 Range Arena, in the official tables of its release (`data_prep.aan`). `rfc` is
 citations among IETF RFCs: `documents.jsonl.gz` (one object per line, with `id`
 and `text`) and `pairs.{train,eval,test}.tsv.gz` (label and two ids). Documents
@@ -71,7 +71,7 @@ def read_aan(paths) -> Content:
   Other implementations do not decode them, see `data_prep.aan`.
 
   Raises:
-    UserError: a malformed row: file, line and reason.
+    UserError: a row is malformed; the message names file, line and reason.
   """
   documents, examples = aan.read(paths, BYTES)
   splits = {name: (documents.heads, labels, pairs)
@@ -89,7 +89,7 @@ def read_rfc(paths, mini: bool) -> Content:
   """Reads RFC citations; `mini` keeps part of the pairs and of each document.
 
   Raises:
-    UserError: a malformed row, or a document that does not exist.
+    UserError: a row is malformed, or names a document that does not exist.
   """
   cut = MINI_BYTES if mini else BYTES
   texts = _read_documents(paths['documents'])
@@ -107,7 +107,7 @@ def read_rfc(paths, mini: bool) -> Content:
 
 
 def _content(splits, origin, cut, **facts):
-  """Makes the data set, without the documents that are in no pair."""
+  """Makes the data set; leaves out documents that are in no pair."""
   pairs = {name: np.asarray(s[2], np.int64) for name, s in splits.items()}
   used, where = np.unique(
       np.concatenate([p.reshape(-1) for p in pairs.values()]),
@@ -125,7 +125,7 @@ def _content(splits, origin, cut, **facts):
 
 
 def _read_documents(path):
-  """Returns id -> text, in the order of the file."""
+  """Returns a dict from id to text, in the order of the file."""
   texts = {}
   for line, row in progress(
       read_lines(path), desc=f'reading {path.name}', unit=' documents'):

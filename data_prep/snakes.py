@@ -1,12 +1,13 @@
-"""Draws Pathfinder images by the law of Long Range Arena, with numba.
+"""Draws Pathfinder images like those of Long Range Arena, with numba.
 
-An image shows two long dashed curves, the target snakes, and some short ones.
-Two discs mark ends of target snakes: of one snake (label 1) or of both (label
-0). The law is that of the program that made the arena's images (Linsley et al.
-2018, arXiv 1805.08315), with its apparent mistakes.
+Curves are chains of short lines, the paddles. An image shows two long curves,
+the target snakes, and some short ones, the distractors. Two discs mark ends of
+target snakes: of one snake (label 1) or of both (label 0). The random process
+is that of the program that made the arena's images (Linsley et al. 2018, arXiv
+1805.08315), with its apparent mistakes.
 
 M is a map of the taken places, [side, side]: 0 is free, 1 is paint or too near
-to paint.
+to paint. The pivot of a paddle lies `margin` pixels before its near end.
 """
 
 import math
@@ -20,13 +21,13 @@ _FREE = 0.3  # largest M where a first paddle may be
 _FULL = 1.8  # M plus the mask of a new paddle must stay below this
 _LEAST = 1e-4  # smallest sum of the weights of all places for a new paddle
 _ROOM = 0.01  # share of free pixels below which no distractor is tried
-_TRIES = 3  # tries at the tail of a first paddle
+_TRIES = 3  # tries to place the tail of a first paddle
 _BLIND = 30  # random draws of a place before all places are searched
 _MANY = 1_000_000  # most attempts at one image
 
 
 class Artist:
-  """Draws the images of a law: a pure function of seed and number."""
+  """Draws images of a law; an image depends only on `seed` and its number."""
 
   def __init__(self, law: stamps.Law, seed: int = 0):
     self.law, self.seed = law, seed
@@ -129,10 +130,10 @@ def _free(m, y, x, near, count, border):
 
 @_compiled
 def _first(rng, m, tables, border, found):
-  """Returns a first paddle: (ok, orientation, tail y, x, pivot y, x).
+  """Samples the first paddle: (ok, orientation, tail y, x, pivot y, x).
 
-  `border` rows and columns at each edge are closed; `found`, int64
-  [side * side, 2], is scratch memory.
+  `ok` is False if no place was found. `border` rows and columns at each edge
+  stay free. `found`, int64 [side * side, 2], is scratch memory.
   """
   length, margin, phis, _, _, usable, near, counts = tables[:8]
   side = len(m)
@@ -152,10 +153,10 @@ def _first(rng, m, tables, border, found):
 
 @_compiled
 def _place(rng, m, near, count, border, start, found):
-  """Returns a free place for a tail, uniformly at random: (found, y, x).
+  """Samples a free place for a tail, uniformly: (whether found, y, x).
 
-  Blind draws find one quickly if much is free; otherwise all places are
-  searched. Free places are `start` pixels or more from the edges.
+  Random draws find a place quickly if much is free. Otherwise all places are
+  searched. Places are `start` pixels or more from the edges.
   """
   side = len(m)
   for _ in range(_BLIND):
@@ -177,7 +178,8 @@ def _place(rng, m, near, count, border, start, found):
 
 @_compiled
 def _pivot(y, x, phi, length, margin, side):
-  """Returns (whether head and pivot of a first paddle are inside, pivot)."""
+  """Returns (whether head and pivot of a first paddle are inside, pivot y, x).
+  """
   hy, hx = _moved(y, x, phi, length)
   py, px = _moved(hy, hx, phi + math.pi, length + margin)
   return _inside(hy, hx, side) and _inside(py, px, side), py, px
@@ -185,10 +187,10 @@ def _pivot(y, x, phi, length, margin, side):
 
 @_compiled
 def _next(rng, m, tables, pivot, phi, continuity, draws, weights):
-  """Returns the next paddle of a snake: (place in the ring or -1, new pivot).
+  """Samples the next paddle: (index in the ring, pivot y, x); -1 if no room.
 
-  Its far end is sampled in proportion to `weights`, which favour going straight
-  and keep away from paint.
+  The far end is sampled in proportion to `weights`, which this function fills.
+  They favour going straight and are small near paint.
   """
   length, margin = tables[:2]
   ring, phis, _, masks, near = tables[8:]
@@ -226,7 +228,8 @@ def _grow(rng, image, m, tables, snake, contrast, continuity, draws, weights):
   """Adds a paddle to a snake; returns whether there was room.
 
   `snake` is float64 [8]: pivot y and x, orientation, tip y and x, and the
-  mask of the last paddle: 0 of `first` or 1 of `ring`, and its number.
+  last paddle's mask. The mask is given by 0 (`stamps.first`) or 1
+  (`stamps.ring`) and its index there.
   """
   k, py, px = _next(rng, m, tables, (int(snake[0]), int(snake[1])), snake[2],
                     continuity, draws, weights)
@@ -243,7 +246,7 @@ def _grow(rng, image, m, tables, snake, contrast, continuity, draws, weights):
 
 @_compiled
 def _keep_off(m, tables, snake):
-  """Enters the last paddle of a snake into M."""
+  """Marks the last paddle of a snake as taken in M."""
   masks = tables[11] if snake[5] else tables[4]
   _paint(m, masks[int(snake[6])], int(snake[3]), int(snake[4]), 1.0)
 
@@ -290,7 +293,7 @@ def _pair(rng, image, m, tables, distance, paddles, continuity, contrast,
 @_compiled
 def _distractor(rng, image, m, tables, paddles, continuity, contrast, draws,
                 snake, found, weights):
-  """Paints a distractor; returns False, leaving traces, if there is no room."""
+  """Paints a distractor; False, with a part painted, if it found no room."""
   ok, which, y, x, py, px = _first(rng, m, tables, 1, found)
   if not ok:
     return False

@@ -23,9 +23,9 @@ class Law:
     side: side of the square image, in pixels.
     padding: width of the border without paddles.
     antialias: factor by which lines are drawn larger, then shrunk.
-    margins: distances between paddles; each image has one of them.
-    seed_distance: from the first paddle of one target snake to that of the
-      other.
+    margins: distances between paddles in pixels; each image has one of them.
+    seed_distance: pixels from the first paddle of one target snake to the first
+      paddle of the other.
     marker_radius: radius of the two discs.
     contour_length: paddles of a target snake.
     paddle_length, paddle_thickness: in pixels.
@@ -34,7 +34,7 @@ class Law:
     distractors: number that is tried; some find no room.
     snake_contrast: grey of distractors, before the image is rescaled.
     paddle_contrast: additional factor of the targets' grey.
-    paddle_retries, distractor_retries: draws after the first.
+    paddle_retries, distractor_retries: further tries after the first.
   """
   side: int
   padding: int
@@ -94,8 +94,8 @@ def ring(law: Law, margin: int) -> tuple[np.ndarray, np.ndarray, Stamps]:
   """Returns the possible far ends of the next paddle, and its stamps.
 
   Returns:
-    Offsets int64 [N, 2] of its far end from the pivot; its direction, float64
-    [N]; its stamps, which lie from the far end back to the pivot.
+    Offsets of the far end from the pivot, int64 [N, 2]; directions from pivot
+    to far end, float64 [N]; the stamps, whose lines lead from the far end back.
   """
   radius = law.paddle_length + margin
   count = math.ceil(2 * math.pi * radius)
@@ -159,11 +159,11 @@ def _resized(image, side):
 
 
 def _near(law, margin, mask):
-  """Returns the offsets that a mask fills wholly, in a window at its tail.
+  """Returns offsets from the tail that a mask fills wholly, int [K, 2].
 
-  The tail lies one pixel off the middle of the window in either direction. This
-  looks like a mistake of the program that made the arena's images. But it
-  decides the orientations of a first paddle: 30 of 360 at 32 x 32.
+  They lie in a window that is one pixel off the tail in y and in x. This looks
+  like a mistake of the program that made the arena's images. But it decides
+  which orientations a first paddle may have: 30 of 360 at 32 x 32.
   """
   reach = law.paddle_length + margin
   offsets = np.argwhere(mask == 1) - len(mask) // 2 + 1
@@ -171,6 +171,6 @@ def _near(law, margin, mask):
 
 
 def _usable(offsets):
-  """Returns whether some offset stays in the image from each corner."""
+  """Returns whether each of the four quadrants has an offset."""
   return all((offsets * side >= 0).all(1).any()
              for side in ((1, 1), (1, -1), (-1, 1), (-1, -1)))

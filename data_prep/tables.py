@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from lra.errors import UserError
 
-# Longer lines are not rows of any table here. This bounds the memory.
+# Most bytes of a line; no table here has longer rows.
 _LONGEST_ROW = 1 << 26
 
 
@@ -19,10 +19,13 @@ def bad_row(path, line: int, reason) -> UserError:
 
 def find(directory: pathlib.Path, files: Mapping[str, str], task: str
          ) -> dict[str, pathlib.Path]:
-  """Returns paths of the `files` (key -> name) of a directory, or their .gz.
+  """Finds `files` (key -> name) in a directory, plain or as .gz.
+
+  Returns:
+    A dict from key to path.
 
   Raises:
-    UserError: one is missing.
+    UserError: a file is missing.
   """
   found = {}
   for key, name in files.items():
@@ -36,11 +39,11 @@ def find(directory: pathlib.Path, files: Mapping[str, str], task: str
 
 
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """Yields numbers (from 1) and bytes of the lines, without their ends.
+  """Yields the number (from 1) and the bytes of each line, without its end.
 
   Raises:
-    UserError: a damaged archive, a line too long for a table, or a file that
-      cannot be read.
+    UserError: the archive is damaged, a line is too long for a table, or the
+      file cannot be read.
   """
   opener = gzip.open if path.suffix == '.gz' else open
   line = 0
@@ -58,10 +61,10 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read_rows(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-  """Yields line numbers and tab-separated fields of a UTF-8 table.
+  """Yields the line number and the tab-separated fields of each row.
 
   Raises:
-    UserError: as `read_lines`; not UTF-8.
+    UserError: as for `read_lines`, or the text is not UTF-8.
   """
   for line, row in read_lines(path):
     try:
@@ -71,20 +74,20 @@ def read_rows(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def part(task: str, found: Iterable[int], known: Iterable[int]) -> str:
-  """Warns about tables of another size than the official ones.
+  """Warns if tables have other numbers of rows than the official ones.
 
-  It does not raise: the user may have chosen a part, or may have lost the rest.
+  It raises no error: the user may have chosen a part of the data.
 
   Args:
-    task: task of the tables.
-    found, known: rows of each split, here and in the official tables.
+    task: name of the task.
+    found, known: number of rows of each split, here and in the official tables.
 
   Returns:
-    A note on the size for the origin, '' for the official size.
+    A note for the origin of the data; '' if the numbers agree.
   """
   found, known = ('/'.join(f'{n:,}' for n in rows) for rows in (found, known))
   if found == known:
     return ''
   print(f'warning: these tables of {task} have {found} rows, the official ones '
-        f'{known}: scores on them do not compare.', file=sys.stderr)
+        f'{known}: scores on them are not comparable.', file=sys.stderr)
   return f', {found} of {known} rows'

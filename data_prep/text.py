@@ -2,8 +2,8 @@
 
 The source is the Large Movie Review Dataset (Maas et al. 2011): its archive
 `aclImdb_v1.tar.gz` or the unpacked directory. It has no validation split: 2,500
-reviews of train, as many of each label, become one here. A hash of their file
-names chooses them.
+reviews of train, equally many of each label, become one here. A hash of their
+file names chooses them.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
 FOLDERS = ('train/neg', 'train/pos', 'test/neg', 'test/pos')
 REVIEWS_PER_FOLDER = 12_500
 # Bytes of all texts, computed from `imdb` at Hugging Face, which was made from
-# the archive. It has 33,432,823 and 32,650,685 bytes; in these each review
+# the archive. `imdb` has 33,432,823 and 32,650,685 bytes; in these each review
 # takes 12 more for its label and offset.
 TOTAL_BYTES = 65_483_508
 # A copy that differs in places: its size, and SHA-256 of its reviews.
@@ -74,10 +74,14 @@ BUILDER = Text
 
 def read_reviews(source: pathlib.Path
                  ) -> tuple[dict[str, dict[str, bytes]], str]:
-  """Returns folder ('train/pos', ...) -> file name -> text, and their origin.
+  """Reads all reviews of an archive or a directory.
+
+  Returns:
+    A dict from folder ('train/pos', ...) to a dict from file name to text; and
+    the origin of the reviews.
 
   Raises:
-    UserError: the archive is damaged, or reviews are missing or others.
+    UserError: the archive is damaged, or reviews are missing or differ.
   """
   if source.is_dir():
     reviews = _read_directory(source)
@@ -95,7 +99,7 @@ def read_reviews(source: pathlib.Path
 
 
 def _origin(source, reviews):
-  """Returns the origin of the reviews; UserError if it is unknown."""
+  """Returns the origin of the reviews; raises UserError if it is unknown."""
   if source.is_file() and _is_original(source):
     return ORIGIN
   total = sum(len(t) for files in reviews.values() for t in files.values())
@@ -144,7 +148,7 @@ def _read_directory(source):
 
 
 def _add(total, size, name):
-  """Returns the sum; UserError, before the read, if it is far too large."""
+  """Returns `total` + `size`; raises UserError if that is far too large."""
   total += size
   if total > 2 * TOTAL_BYTES:
     raise UserError(f'With {name} the reviews have {total} bytes instead of '

@@ -56,10 +56,11 @@ class _Level:
 
 
 def draw(process: Process, seed, draws: int) -> Trees:
-  """Draws `draws` expressions and keeps those of an admitted length.
+  """Draws `draws` expressions and keeps those whose length `process` allows.
 
-  They depend on the arguments only: PCG64's raw stream is the same in every
-  numpy version and on every machine. `seed` is an int or several.
+  The result depends on the arguments only: PCG64's raw stream is the same in
+  every numpy version and on every machine. `seed` is an int or a sequence of
+  ints.
   """
   levels, length = _grow(process, np.random.PCG64(seed), draws)
   keep = (length > process.min_length) & (length < process.max_length)
@@ -127,7 +128,7 @@ def _fold(levels):
 
 
 def _apply(operator, argument, starts, arity):
-  """Returns values of operators with the segments at `starts` as arguments."""
+  """Applies each operator to its arguments, a segment from `starts` on."""
   segment = np.repeat(np.arange(starts.size), arity)
   ordered = np.sort(segment * DIGITS + argument) % DIGITS
   lower = ordered[starts + (arity - 1) // 2]
@@ -139,7 +140,7 @@ def _apply(operator, argument, starts, arity):
 
 
 def _flatten(levels, sizes, offsets):
-  """Writes the trees in prefix order."""
+  """Returns the token codes of all trees in prefix order."""
   tokens = np.empty(offsets[-1], np.uint8)
   position = offsets[:-1]
   for depth, level in enumerate(levels):

@@ -17,7 +17,8 @@ def keys(key, count):
   """Returns one random key per row of a batch, [count], the same on any mesh.
 
   If `key` is an array of keys, it is returned unchanged. Inside a
-  `jax.shard_map` that splits the batch, `count` is the rows on this device.
+  `jax.shard_map` that splits the batch, `count` is the number of rows on this
+  device.
   """
   if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim:
     return key
@@ -31,14 +32,14 @@ def keys(key, count):
 
 
 def manual(mesh):
-  """Returns the axes of a mesh that an enclosing shard_map has split."""
+  """Returns the mesh axes over which an enclosing shard_map splits arrays."""
   return () if mesh.empty else getattr(mesh, 'manual_axes', ())
 
 
 def alike(tree):
-  """Makes every array of `tree` vary over the union of all their mesh axes.
+  """Makes each array of `tree` vary over every mesh axis that any varies over.
 
-  The gradient of an array is summed over the axes that this adds to it.
+  The gradient of an array is summed over the axes that are added to it.
   """
   axes = frozenset().union(*map(_axes, jax.tree.leaves(tree)))
   return jax.tree.map(lambda x: _vary(x, axes), tree)

@@ -19,8 +19,8 @@ class Inputs(NamedTuple):
       pass over the gradients of q, k and v.
     mask: bool [B, L] or None.
     slopes: float32 [H] for lightning attention, else None.
-    state: state before the first token, or None: float32 sums [B, H, Dh, Dh],
-      and for linear attention a pair of these and sums [B, H, Dh].
+    state: state before the first token, or None. It is float32 [B, H, Dh, Dh],
+      for linear attention a pair of this and float32 [B, H, Dh].
   """
   arrays: tuple
   bias: Any = None
@@ -50,22 +50,24 @@ class Inputs(NamedTuple):
 
 
 def with_variable_bias(inputs):
-  """Returns equal inputs whose arrays depend on the bias, for plain XLA.
+  """Makes the arrays depend on the bias, without changing their values.
 
-  Autodiff then computes the gradient of the bias, which becomes None here.
+  Autodiff in plain XLA then computes the gradient of the bias. The result has
+  no separate bias.
   """
   if inputs.bias is None:
     return inputs
   nothing = inputs.bias - jax.lax.stop_gradient(inputs.bias)
-  # Added in float32, so that its gradient is summed over tokens in float32.
+  # The sum is float32, so autodiff adds the bias's gradient up in float32.
   arrays = tuple((x + nothing).astype(x.dtype) for x in inputs.arrays)
   return inputs._replace(arrays=arrays, bias=None)
 
 
 def activated(inputs):
-  """Applies SiLU to q, k and v outside the kernel; autodiff handles it.
+  """Applies SiLU to q, k and v outside the kernel, where autodiff handles it.
 
-  SiLU and its gradient are float32 and rounded once, as in the kernels.
+  SiLU and its gradient are computed in float32 and rounded once, like in the
+  kernels.
   """
   exact = [x.astype(jnp.float32) for x in inputs.arrays]
   whole = masked(with_variable_bias(inputs._replace(arrays=tuple(exact))))

@@ -13,7 +13,8 @@ SCAN_DTYPES = (*DTYPES, 'complex64')
 
 
 def check_options(name, options, function):
-  """Raises TypeError for an option that the keyword-only `function` lacks."""
+  """Raises TypeError for an option that is no keyword argument of `function`.
+  """
   known = ['kernel', *inspect.getfullargspec(function).kwonlyargs]
   for option in options:
     if option not in known:
@@ -24,8 +25,8 @@ def check_options(name, options, function):
 def check_asked(op, shape, dtype, needs, known):
   """Raises ValueError for a shape, dtype or need that `op` never supports.
 
-  `known` lists the names allowed in `needs`. `kernels.resolve` explains the
-  other arguments.
+  `needs` maps further requirements to their values, `known` lists all names
+  allowed there. `kernels.resolve` explains the other arguments.
   """
   axes = '(B, L, E)' if op in ('norm_project', 'scan') else '(B, L, H, Dh)'
   if not _is_shape(shape, axes.count(',') + 1):
@@ -46,7 +47,8 @@ def check_asked(op, shape, dtype, needs, known):
 
 
 def _is_shape(shape, axes):
-  """Returns whether shape has this many axes; a length may be symbolic."""
+  """Returns whether `shape` has `axes` lengths above 0; some may be symbolic.
+  """
   try:
     return len(shape) == axes and not any(isinstance(n, float) or n < 1
                                           for n in shape)
@@ -55,7 +57,7 @@ def _is_shape(shape, axes):
 
 
 def check_qkv(q, k, v, any_value_width=False):
-  """Raises ValueError unless q, k, v are equal [B, L, H, Dh] arrays.
+  """Raises ValueError unless q, k, v have one shape [B, L, H, Dh] and dtype.
 
   With `any_value_width`, the last dimension of v may differ.
   """
@@ -76,7 +78,7 @@ def check_keys_and_values(q, k, v):
   b, _, h, d = jnp.shape(q)
   if (jnp.shape(k)[0], jnp.shape(k)[3]) != (b, d) or h % jnp.shape(k)[2]:
     raise ValueError('k must be [B, S, G, Dh] with B and Dh as in q and G a '
-                     f'divisor of its H (B, Dh, H = {b}, {d}, {h}), got '
+                     f'divisor of H in q (B, Dh, H = {b}, {d}, {h}), got '
                      f'{jnp.shape(k)}')
   if jnp.shape(v)[:3] != jnp.shape(k)[:3]:
     raise ValueError('v must be [B, S, G, Dv] with the B, S, G of k, '
@@ -95,7 +97,7 @@ def check_gated(q, k, v, log_decay):
     raise ValueError(f'k must have the shape of q, {shape}, got {jnp.shape(k)}')
   if wide[:2] != shape[:2] or wide[2] % shape[2]:
     raise ValueError('v must be [B, L, H, E] with B and L as in q and H a '
-                     f'multiple of its heads (B, L, G = {shape[:3]}), got '
+                     f'multiple of G in q (B, L, G = {shape[:3]}), got '
                      f'{wide}')
   check_log_decay(log_decay, (*wide[:3], shape[3]))
 

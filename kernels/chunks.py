@@ -44,7 +44,7 @@ def over(slope, length):
 def prefix(x_BxNxHxDxE, slope_H):
   """Returns y_n = sum_{m <= n} exp(-s (n - m)) x_m on axis 1, in O(N) work.
 
-  Computes one matmul per level of a tree of width GROUP. An accelerator then
+  It takes one matmul per level of a tree of width GROUP. An accelerator then
   needs a few kernel launches, where a loop would need N.
   """
   n = x_BxNxHxDxE.shape[1]
@@ -72,7 +72,8 @@ def _grouped_prefix(x, slope_H):
 
 
 def default_slopes(num_heads):
-  """Returns ALiBi's 2**(-8 (h + 1) / H) (arXiv 2108.12409, section 3)."""
+  """Returns ALiBi's slopes 2**(-8 (h + 1) / H) (arXiv 2108.12409, section 3).
+  """
   h = jnp.arange(1, num_heads + 1, dtype=jnp.float32)
   return jnp.exp2(-8.0 * h / num_heads)
 

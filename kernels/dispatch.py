@@ -53,7 +53,7 @@ def target(platform, interpret=None):
 
 
 def target_is_local():
-  """Returns False inside `target`, which ignores the local devices."""
+  """Returns whether programs are for the local devices, not for a `target`."""
   return _target.get() is None
 
 
@@ -172,7 +172,7 @@ def _say_fallback(op, chosen, reasons):
   own = [name for name, owner in _PLATFORM.items() if owner == platform()]
   refused = [name for name in reasons if name in own]
   if chosen not in own and refused:
-    # Kernels that support more come later, so the last reason is the best one.
+    # Later kernels in `reasons` support more, so the last reason helps most.
     reason = reasons[refused[-1]].removeprefix(f'{op}: ')
     _warn_once(f'{op} runs kernel={chosen!r}: {reason}')
 
@@ -200,8 +200,7 @@ def _require(op, kernel, shape, dtype, needs):
 
 
 def like(x, shape, dtype):
-  """Returns a description of an output that varies over the mesh axes of `x`.
-  """
+  """Returns a ShapeDtypeStruct that varies over the mesh axes of `x`."""
   kwargs = {}
   for name in ('vma', 'manual_axis_type'):
     value = getattr(jax.typeof(x), name, None)

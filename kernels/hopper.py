@@ -1,4 +1,4 @@
-"""Building blocks of the kernel bodies for Hopper: tiles, matmuls, the ring.
+"""Building blocks of kernels for Hopper GPUs: tiles, matmuls, a ring buffer.
 
 A tile is 64 x 64 bf16 values in shared memory, in the 128-byte swizzle that TMA
 writes and the tensor cores read. A chunk is 64 rows of one head: Dh / 64 tiles
@@ -7,8 +7,8 @@ columns 64 w to 64 w + 63 of every result, so every matmul is a sum of matmuls
 of 64 x 64 tiles. TMA fills rows beyond the end of the sequence with zeros and
 drops writes to them, so L may be any number.
 
-The GPU interpreter runs the same bodies with `Tools.simulate`. This avoids what
-the interpreter lacks: layouts, overlapping views and tensor-core operands in
+The GPU interpreter runs the same bodies with `Tools.simulate`, which avoids
+features that it lacks: layouts, overlapping views and tensor-core operands in
 registers.
 """
 
@@ -40,7 +40,7 @@ def col(x_C):
 
 
 def keep(valid_R, x):
-  """Returns x with 0 in rows that are not valid (they may hold NaN)."""
+  """Returns x with 0 in rows that are not valid (x may hold NaN there)."""
   return x if valid_R is None else jnp.where(row(valid_R) > 0, x, 0.0)
 
 
@@ -50,7 +50,7 @@ def turned(ref):
 
 
 def at(n):
-  """Returns the slice of the rows of chunk n."""
+  """Returns the rows of chunk n as a slice."""
   return pl.ds(n * TILE, TILE)
 
 
@@ -65,10 +65,10 @@ def numbers(count):
 
 
 def place(warpgroups, heads):
-  """Returns (b, h, part) of this block, and the warpgroup's number w in it.
+  """Returns the indices (b, h, part, w) of this block and warpgroup.
 
-  `part` numbers the parts of L. Of b and h, h runs faster, so that adjacent
-  heads of a row are read together.
+  They number the batch row, the head, the part of L and the warpgroup in the
+  block. Adjacent blocks have adjacent heads, which are read together.
   """
   bh = lax.axis_index('bh')
   b, h = lax.div(bh, jnp.int32(heads)), lax.rem(bh, jnp.int32(heads))
@@ -78,7 +78,7 @@ def place(warpgroups, heads):
 
 
 def tile(t):
-  """Returns the slice of the columns of tile t."""
+  """Returns the columns of tile t as a slice."""
   return pl.ds(t * TILE, TILE)
 
 
@@ -215,7 +215,7 @@ class Tools:
     return spare
 
   def publish(self, *stores):
-    """Writes (ref, value) pairs that other threads and units will read.
+    """Writes (ref, value) pairs that other threads, tensor cores or TMA read.
 
     The first barrier waits until the warpgroup has read the old values.
     The second makes the new values visible to the tensor cores and to TMA.
@@ -236,7 +236,7 @@ def meet(barrier, warpgroups):
 def copy_chunk(source, b, n, h, target, barrier, warpgroups):
   """Starts to copy chunk n of `source` [B, L, H, Dh] to shared memory.
 
-  Each tile arrives at `barrier` once.
+  The copy of each tile arrives at `barrier` once.
   """
   for t in range(warpgroups):
     plgpu.copy_gmem_to_smem(source.at[b, at(n), h, tile(t)], target.at[t],
@@ -268,7 +268,7 @@ class Ring:
     return lax.rem(step, jnp.int32(self.stages))
 
   def release(self, step):
-    """Frees the slot of `step` (ignored if < 0) and fetches the next chunk."""
+    """If step >= 0, frees the slot of `step` and fetches the next chunk."""
     @pl.when(step >= 0)
     def _():
       slot = self.slot(step)
@@ -330,9 +330,10 @@ class Columns:
 
 
 def column_sums(inputs, parts, description):
-  """Describes the sums of dq, dk and dv for the bias; three None without one.
+  """Describes the outputs that sum dq, dk and dv over each part's tokens.
 
   Each is `description(shape, dtype)` with shape [B, H, parts, Dh] and float32.
+  Without a bias the three are None.
   """
   if inputs.bias is None:
     return (None,) * 3

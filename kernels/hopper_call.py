@@ -16,11 +16,12 @@ from kernels import dispatch
 from kernels.hopper import TILE
 
 WIDTHS = (64, 128)
-SM_COUNT = 132  # of an H200
+SM_COUNT = 132  # streaming multiprocessors of an H200
 
 
 def supported(shape, dtype):
-  """Raises NotImplementedError unless these kernels can run here on such q."""
+  """Raises NotImplementedError unless the Hopper kernels support such a q here.
+  """
   if shape[-1] not in WIDTHS:
     raise NotImplementedError('pallas_gpu supports head widths Dh (last '
                               f'dimension of q, k, v) in {WIDTHS}, got '
@@ -52,9 +53,9 @@ def chunk_count(length):
 
 
 def splits(pairs, chunks, per_sm):
-  """Returns into how many parts to cut L, so that blocks fill the SMs.
+  """Returns the number of parts to cut L into, so that blocks fill the SMs.
 
-  Takes the fewest parts that use the SMs within 5% of the best.
+  It is the least number that uses the SMs at least 95% as well as the best one.
 
   Args:
     pairs: B * H; each pair has one block per part.
@@ -76,7 +77,7 @@ def splits(pairs, chunks, per_sm):
 
 
 def mask_rows(mask_BxL):
-  """Returns float32 [B, chunks * 64], 0 beyond the end; None stays None."""
+  """Returns the mask as float32 [B, chunks * 64], 0 beyond the end, or None."""
   if mask_BxL is None:
     return None
   length = mask_BxL.shape[1]
@@ -110,7 +111,7 @@ def whole(x):
 
 
 def operands(inputs):
-  """Returns q, k, v of `kernels.call.Inputs`: arrays, or `Heads` of one."""
+  """Returns q, k, v of `kernels.call.Inputs`: arrays, or `Heads` of qkv."""
   if not inputs.packed:
     return inputs.arrays
   return _thirds(_joined(inputs.arrays[0]), inputs.shape[2])
@@ -150,8 +151,8 @@ def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret,
     kernel: function of three namespaces of references: inputs, outputs (None
       if absent) and scratch.
     ins: name -> array, or `Heads` of one, or None.
-    outs: name -> jax.ShapeDtypeStruct, or `Heads` of one, or None. If it is an
-      array, the kernel updates this array in place.
+    outs: name -> jax.ShapeDtypeStruct, or `Heads` of one, or None. An array in
+      place of the jax.ShapeDtypeStruct is updated in place.
     blocks: (B, H, parts); one block runs for each (b, h, part).
     scratch: name -> scratch type, or None.
     warpgroups: number of warpgroups per block.
@@ -180,8 +181,8 @@ def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret,
 
   b, h, parts = blocks
   body.__name__ = name
-  # `Tools.publish` has the barriers that stores need. Warpgroups would race on
-  # the shared scratch of a reduction.
+  # No automatic barriers: `Tools.publish` has all that stores need. No scratch
+  # memory for reductions: warpgroups would race on it.
   compiler_params = plgpu.CompilerParams(
       lowering_semantics=plgpu.LoweringSemantics.Warpgroup, approx_math=True,
       unsafe_no_auto_barriers=True, reduction_scratch_bytes=0)
@@ -224,7 +225,7 @@ def _seen(x, refs, place):
 
 
 def _run(body, new, scratch, mesh, params, arrays, old):
-  """Returns the results [*new] of a kernel."""
+  """Runs a kernel that updates no array; returns its results [*new]."""
   del old  # empty
   run = plgpu.kernel(body, out_type=new, scratch_types=scratch, **mesh,
                      **params)
@@ -235,7 +236,7 @@ def _in_place(body, new, scratch, mesh, params, arrays, old):
   """Returns the results [*old, *new] of a kernel that updates `old`.
 
   plgpu.kernel takes no mutable arrays. So this function also allocates scratch
-  memory and has a rule for vmap, which plgpu.kernel would do.
+  memory and defines a rule for vmap, both of which plgpu.kernel does itself.
   """
   def with_scratch(*refs):
     allocated = functools.partial(body, *refs)

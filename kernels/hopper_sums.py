@@ -1,8 +1,8 @@
 """Sums of x^T y over the rows of a sequence, for Hopper.
 
-Computes the first half of linear attention, sum_j phi(k_j)^T v_j with
-z = sum_j phi(k_j), and the final state of a part of a sequence in lightning
-attention. L is cut into parts; a block sums one part of one (b, h).
+They are the first half of linear attention, sum_j phi(k_j)^T v_j with
+z = sum_j phi(k_j). In lightning attention they are the final state of a part
+of a sequence. L is cut into parts; a block sums one part of one (b, h).
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ class Plan:
 
   @property
   def per_part(self):
-    """Returns the chunks in a part; the last part may have fewer."""
+    """Returns the number of chunks in a part; the last may have fewer."""
     even = -(-hopper_call.chunk_count(self.length) // self.parts)
     return self.chunks_per_part or even
 

@@ -1,4 +1,4 @@
-"""Splits operations over a mesh, by examples and by tokens."""
+"""Splits operations over a device mesh, by examples and by tokens."""
 
 import functools
 import math
@@ -43,8 +43,8 @@ def sharded(function, mesh=None):
 
   If nothing is split and the call may run a Pallas kernel, every device makes
   the whole call: other axes of its operands are gathered, and gradients are
-  those of one call. If it cannot (on a CPU, or with a plain XLA kernel), the
-  compiler partitions it. It also does so for every call with a `dropout_key`.
+  those of one call. If the call cannot run a Pallas kernel (on a CPU, or with
+  plain XLA), the compiler partitions it. So it does if `dropout_key` is given.
   """
   if mesh is None:
     mesh = jax.sharding.get_abstract_mesh()
@@ -105,7 +105,7 @@ def over_tokens(function, pallas=False):
   Args:
     function: (x [B, L, ...], *arrays) -> [B, L, ...] or a tuple of these. Each
       entry depends on its own token and the arrays, which are replicated.
-    pallas: whether it may run a Pallas kernel.
+    pallas: whether `function` may run a Pallas kernel.
   """
   mesh = jax.sharding.get_abstract_mesh()
   tokens = SEQUENCE_AXIS if splits_tokens() else None

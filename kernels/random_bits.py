@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from kernels import axes, dispatch, meshes
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-PARITY = 0x1BD11BDA  # of the key schedule
+PARITY = 0x1BD11BDA  # constant of the key schedule
 
 
 def draw(key: jax.Array, count: int, shape: tuple[int, ...],
@@ -57,9 +57,9 @@ def kept(key: jax.Array, count: int, shape: tuple[int, int, int], rate: float,
   """Returns which attention weights dropout keeps: bool [count, H, I, J].
 
   Each weight has its own word, the output of threefry for the counter
-  (h * 2^20 + i, j) of its head, query and key. A tile therefore has the words
-  of the whole array, and a shorter sequence those of a longer one. Keys of
-  other generators give each tile separate words.
+  (h * 2^20 + i, j) of its head, query and key. So the words of a weight do not
+  depend on the tile or on the sequence's length. Keys of other generators give
+  each tile words of its own.
 
   Args:
     key: key of jax.random, or keys [count], one for each row.

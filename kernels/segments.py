@@ -2,9 +2,9 @@
 
 A row of L tokens holds up to N segments, numbered by `segment_ids`. Each is cut
 into chunks of C tokens from its first token on, so a row has at most L / C + N
-chunks. This many are always computed, even if fewer are needed. If sequences
-are packed densely, they cost little more than their tokens. A chunk is gathered
-and may start at any row; its rows beyond the end of its segment are zeros.
+chunks. This many are always computed, even if fewer are needed. If rows are
+packed densely, this costs little more than the tokens alone. A chunk is
+gathered and may start at any row; its rows after its segment are zeros.
 
 Shapes: B rows, L tokens, N segments, P chunks, C tokens of a chunk.
 """
@@ -119,7 +119,7 @@ def _row(ids, *, count, chunk):
   before_N = ends_N - chunks_N
   segment_P = jnp.searchsorted(ends_N, p_P, side='right')
   own_P = jnp.minimum(segment_P, count - 1)
-  number_P = p_P - before_N[own_P]  # within its segment
+  number_P = p_P - before_N[own_P]  # number of the chunk within its segment
   rows_P = jnp.clip(size_N[own_P] - number_P * chunk, 0, chunk)
   rows_P = jnp.where(segment_P < count, rows_P, 0)
   index_PxC = (start_N[own_P] + number_P * chunk)[:, None] + c_C

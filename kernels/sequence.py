@@ -20,7 +20,8 @@ class Sequence(NamedTuple):
   Attributes:
     axis: name of the mesh axis. Its first device has the first tokens; all
       devices have equally many.
-    devices, length: number of devices along it; L of the whole sequence.
+    devices: number of devices along the axis.
+    length: L of the whole sequence.
   """
   axis: str
   devices: int
@@ -58,9 +59,9 @@ def state_before(sequence, k, v, slopes_H):
 
     S = sum_j exp(-s (n - 1 - j)) k_j^T v_j over the n earlier tokens
 
-  Takes 1 + log2(devices) exchanges; each after the second goes twice as far as
-  the one before. k and v are [B, L', H, Dh], 0 at masked tokens; S is float32
-  [B, H, Dh, Dh].
+  It takes 1 + log2(devices) exchanges; each after the second goes twice as far
+  as the one before. k and v are [B, L', H, Dh], 0 at masked tokens. S is
+  float32 [B, H, Dh, Dh].
   """
   length = k.shape[1]
   end_LxH = chunks.to_end(slopes_H[None], jnp.arange(length)[:, None], length)

@@ -70,8 +70,8 @@ class Tiling:
   Attributes:
     batch, length, num_heads, width: B, L, H, Dh.
     heads, rows: whole heads, and tokens, in a block.
-    parts: runs of blocks that the cores of one chip compute in parallel: 1, or
-      2 if there is one example and one group of heads.
+    parts: number of runs of blocks that the cores of one chip compute in
+      parallel: 1, or 2 if there is one example and one group of heads.
   """
   batch: int
   length: int
@@ -95,7 +95,7 @@ class Tiling:
 
   @property
   def steps(self):
-    """Returns the blocks in a part; the last part may have fewer."""
+    """Returns the number of blocks in a part; the last part may have fewer."""
     return -(-self.blocks // self.parts)
 
   @property
@@ -206,7 +206,7 @@ def added(*args):
 
 
 def bias_sums(inputs, tiles, where, entries):
-  """Returns the spec and shape of the bias's `entries` sums, or None."""
+  """Returns (spec, shape or None) of `entries` sums for the bias's gradient."""
   x = None
   if inputs.bias is not None:
     columns = inputs.shape[2] * inputs.shape[3]
@@ -215,10 +215,11 @@ def bias_sums(inputs, tiles, where, entries):
 
 
 def gradients(inputs, outs, bias):
-  """Returns (gradients of q, k, v; of the bias or None), for `kernels.call`.
+  """Returns (gradients of q, k, v; that of the bias or None).
 
-  `outs` of `call` has 'dq', 'dk' and 'dv', or 'dq dk dv'; `bias` is float32
-  [entries, 3, H * Dh], to be summed, or None.
+  They have the form that `kernels.call` expects. `outs` of `call` has 'dq',
+  'dk' and 'dv', or 'dq dk dv'; `bias` is float32 [entries, 3, H * Dh], to be
+  summed, or None.
   """
   b, length, h, d = inputs.shape
   if bias is not None:
@@ -252,7 +253,7 @@ def valid(mask_R, start, rows, tiles):
 
 
 def keep(valid_Rx1, x):
-  """Returns x with 0 in rows that are not valid (they may hold NaN)."""
+  """Returns x with 0 in rows that are not valid (x may hold NaN there)."""
   return x if valid_Rx1 is None else jnp.where(valid_Rx1, x, 0)
 
 
@@ -261,7 +262,7 @@ def products(dtype):
   def make(a_dim, b_dim):
     def dot(a, b):
       if a.shape[a_dim] == 1:
-        # Mosaic turns this matmul into a multiplication, only in float32.
+        # Mosaic makes such a matmul a multiplication, which needs float32.
         a, b = a.astype(jnp.float32), b.astype(jnp.float32)
       return lax.dot_general(a, b, (((a_dim,), (b_dim,)), ((), ())),
                              precision=chunks.precision(dtype),
@@ -275,7 +276,7 @@ def products(dtype):
 def head_lanes(tiles, first=0):
   """Returns (head, its lanes) for every head of a block.
 
-  `first` is the lane where q, k or v begins in it.
+  `first` is the lane of the block where q, k or v begins.
   """
   d = tiles.width
   return [(h, slice(first + h * d, first + (h + 1) * d))

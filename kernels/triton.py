@@ -51,7 +51,7 @@ def check(*dtypes):
   """Raises NotImplementedError for an unsupported dtype or too old a device."""
   for dtype in dtypes:
     if jnp.dtype(dtype).name not in checks.DTYPES:
-      raise NotImplementedError(f'pallas_triton supports no {dtype}')
+      raise NotImplementedError(f'pallas_triton does not support {dtype}')
   if dispatch.interpret_params() is None and dispatch.target_is_local():
     _check_device()
 
@@ -70,7 +70,7 @@ def _check_device():
 
 
 def cores():
-  """Returns the multiprocessors of the device that programs are made for.
+  """Returns the number of multiprocessors that programs are compiled for.
 
   The mesh's abstract device comes first, then the local one, then `CORES`.
   """
@@ -84,9 +84,9 @@ def cores():
 def cut(length, pairs, rows, per_core):
   """Returns (parts of L, blocks per part) that make programs fill the device.
 
-  Takes the fewest parts within 5% of the best use of the multiprocessors. A
-  part must have enough rows to outweigh its float32 state. No part is empty,
-  the last may be shorter.
+  It takes the fewest parts that use the multiprocessors at least 95% as well as
+  the best number. A part must have enough rows to outweigh its float32 state.
+  No part is empty, the last may be shorter.
 
   Args:
     length, rows: L, and rows of a block.
@@ -196,7 +196,9 @@ def padded(width):
 class Tools:
   """Matmuls inside a kernel.
 
-  `simulate`: a CPU's interpreter runs it; `exact`: float32 operands are split.
+  Attributes:
+    simulate: whether an interpreter runs the kernel on a CPU.
+    exact: whether a float32 operand is split into two TF32 numbers.
   """
   simulate: bool
   exact: bool = True
@@ -210,7 +212,7 @@ class Tools:
     dot = functools.partial(_dot, turn_a=turn_a, turn_b=turn_b,
                             precision=lax.Precision.HIGHEST)
     if a.dtype != jnp.float32:
-      # Exact in float32; XLA's CPU backend lacks some bf16 matmuls.
+      # float32 is exact here; XLA's CPU backend lacks some bf16 matmuls.
       return dot(a.astype(jnp.float32), b.astype(jnp.float32))
     (a, a_rest), (b, b_rest) = _split(a), _split(b)
     if not self.exact:
@@ -277,7 +279,7 @@ class Place:
   h: object
 
   def valid(self, mask_ref, n):
-    """Returns bool [rows], the valid tokens of block n; None if all are."""
+    """Returns bool [rows], the valid tokens of block n; None: all are valid."""
     shape = self.shape
     inside = None
     if shape.length % shape.rows:
@@ -358,7 +360,7 @@ class Place:
 
 
 def _both(rows, columns):
-  """Combines masks to bool, broadcastable to [R, C]; None if all are valid."""
+  """Combines masks [R] and [C] to [R, C]; None means that all are valid."""
   if rows is None or columns is None:
     return (columns[None] if rows is None and columns is not None
             else (None if rows is None else rows[:, None]))

@@ -14,16 +14,17 @@ def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
     S'_t = exp(log_decay_t) S_(t-1)
     S_t = S'_t + beta_t k_t^T (v_t - k_t S'_t),   out_t = scale q_t S_t
 
-  Without decay this is DeltaNet (arXiv 2406.06484, section 2.2), with a decay
-  for each head Gated DeltaNet (arXiv 2412.06464, equation 10), with one for
-  each channel of the keys Kimi Delta Attention (arXiv 2510.26692, equation 1).
-  Keys should have length 1 and beta lie between 0 and 2: the state cannot grow
-  then. Several steps for a token (DeltaProduct) are several tokens here.
+  Without decay this is DeltaNet (arXiv 2406.06484, section 2.2). With a decay
+  for each head it is Gated DeltaNet (arXiv 2412.06464, equation 10), with a
+  decay for each channel of the keys Kimi Delta Attention (arXiv 2510.26692,
+  equation 1). If keys have length 1 and beta lies between 0 and 2, the state
+  cannot grow. For several steps per token (DeltaProduct), pass each step as a
+  token of its own.
 
-  Masked tokens leave the state as it is; their outputs and gradients are
-  exactly 0. Matmuls have the dtype of q and float32 sums; decays, states and
-  the inverse of a chunk are float32. No exponential is above 1, whatever the
-  decay.
+  Masked tokens leave the state unchanged; their outputs and gradients are
+  exactly 0. Matmuls take operands in the dtype of q and sum in float32. Decays,
+  states and the inverse of a chunk's matrix are float32. No exponential exceeds
+  1, whatever the decay.
 
   Args:
     q, k: [B, L, H, N], float32 or bfloat16.
@@ -55,15 +56,15 @@ def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
 def general_delta_rule(q, k, v, a, b, *, log_decay=None, mask=None,
                        reverse=False, scale=1.0, initial_state=None,
                        return_state=False, kernel='auto'):
-  """Computes a delta rule that may remove with other keys than it writes.
+  """Computes a delta rule that may erase with other keys than it writes with.
 
     S_t = exp(log_decay_t) S_(t-1) + b_t^T (a_t S_(t-1)) + k_t^T v_t
     out_t = scale q_t S_t
 
-  The transition is diagonal plus one of rank 1, as in RWKV-7 (arXiv
-  2503.14456, equation 17), where a is minus the normalised removal key and b
-  that key times a rate for each channel. Here a reads the state before the
-  decay; in `delta_rule` k reads it after the decay.
+  The state is multiplied by a diagonal matrix plus one of rank 1, as in RWKV-7
+  (arXiv 2503.14456, equation 17). There a is minus the normalised removal key,
+  and b is this key times a rate for each channel. Here a reads the state before
+  the decay; in `delta_rule` k reads it after the decay.
 
   Args:
     q, k, v, log_decay, mask, reverse, scale, initial_state, return_state,

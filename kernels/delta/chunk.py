@@ -1,11 +1,11 @@
 """Formulas of a chunk of the delta rules: decayed products, and an inverse.
 
-Both are built by doubling: from blocks of s rows to blocks of 2 s. A pair of
-rows j < i is computed when j is in the first half and i in the second half of a
-new block. Its decay is the product of two: from j to the end of the first half,
-and from there to i. So each exponential is of a sum of log decays, at most 1,
-and no difference of two sums is taken: nothing overflows, and a strong decay
-costs no precision of the tokens after it.
+Both are built by doubling: from blocks of s rows to blocks of 2 s rows. A pair
+of rows j < i is computed when j is in the first half of a new block and i in
+the second. Its decay is a product of two: from j to the end of the first half,
+and from there to i. So every exponential is at most 1, and no two sums are
+subtracted. Nothing overflows, and a strong decay does not make later tokens
+less precise.
 """
 
 import jax
@@ -14,9 +14,9 @@ from jax import lax
 
 from kernels import products
 
-# Axes: X all chunks of all heads, or blocks of these, R and K kinds of rows and
-# columns, i and j tokens, d channels. One axis X, because XLA's CPU backend of
-# jaxlib 0.10.2 crashes in matmuls with results of many axes.
+# Axes: x chunks of all heads, or blocks of chunks; r and k kinds of rows and
+# columns; i and j tokens; d channels. Chunks and heads share the axis x: XLA's
+# CPU backend in jaxlib 0.10.2 crashes in matmuls with more axes.
 _PAIRS = 'xrid,xkjd->xrkij'
 
 
@@ -33,9 +33,9 @@ def decayed(rows, columns, log_decay):
 
   Returns:
     P: float32 [X, R, K, C, C], 0 for j > i.
-    since, until: float32 [X, C, N or 1], sums of the log decays: from the start
-      of the chunk up to and with row i, and from behind row i to the end. None
-      without decay.
+    since, until: float32 [X, C, N or 1], sums of the log decays: `since` from
+      the chunk's first row to row i, `until` from row i + 1 to the last row.
+      None without decay.
   """
   if log_decay is None:
     return jnp.tril(products.einsum(_PAIRS, rows, columns)), None, None
@@ -49,7 +49,7 @@ def decayed(rows, columns, log_decay):
 def _by_doubling(rows, columns, log_decay):
   dtype, (count, length, _) = rows.dtype, log_decay.shape
   rows, columns = (x.astype(jnp.float32) for x in (rows, columns))
-  # The products in blocks of one row: [X * C, R, K, 1, 1]
+  # The product of each row with the column at its place: [X * C, R, K, 1, 1].
   out = jnp.sum(rows[:, :, None] * columns[:, None], -1)
   out = jnp.moveaxis(out, -1, 1).reshape(
       count * length, *out.shape[1:3], 1, 1)
@@ -77,13 +77,17 @@ def _blocks(x, size):
 
 
 def _halves(x):
-  """Returns the first and the second of each pair of blocks [X, ...]."""
+  """Splits [2 X, ...] into the first and the second block of each pair."""
   pairs = x.reshape(-1, 2, *x.shape[1:])
   return pairs[:, 0], pairs[:, 1]
 
 
 def _join(diagonal, corner):
-  """Joins blocks [2 X, ..., s, s] and [X, ..., s, s] below the diagonal."""
+  """Returns lower triangular blocks [X, ..., 2 s, 2 s].
+
+  `diagonal`, [2 X, ..., s, s], has both diagonal blocks of each; `corner`,
+  [X, ..., s, s], the lower left one.
+  """
   top, bottom = _halves(diagonal)
   return jnp.concatenate([
       jnp.concatenate([top, jnp.zeros_like(corner)], -1),
@@ -92,7 +96,7 @@ def _join(diagonal, corner):
 
 @jax.custom_vjp
 def inverse(lower):
-  """Returns (I + A)^-1 in float32 for A [X, C, C], 0 for j >= i."""
+  """Returns (I + A)^-1, float32, of A [X, C, C], strictly lower triangular."""
   count, size = lower.shape[:2]
   out = jnp.ones_like(lower[:, 0]).reshape(-1, 1, 1)
   step = 1

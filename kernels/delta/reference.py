@@ -1,6 +1,6 @@
 """The delta rules and their gradients in float64 numpy, token by token.
 
-An independent implementation to measure the errors of the kernels against.
+Tests and measurements compare the kernels with this independent version.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ def delta_rule(q, k, v, do, *, beta, log_decay=None, mask=None, reverse=False,
   """Returns (out, last state, gradients by name) of `kernels.delta_rule`.
 
   Args:
-    q, k, v, beta, log_decay, mask, reverse, scale, initial_state: see there;
-      masked tokens may hold anything.
+    q, k, v, beta, log_decay, mask, reverse, scale, initial_state: as in
+      `kernels.delta_rule`; masked tokens may hold anything.
     do: [B, L, H, E], gradient of the outputs.
     dlast: gradient of the last state, or None.
   """
@@ -40,7 +40,7 @@ class _Delta:
 
   @staticmethod
   def back(t, state, dstate):
-    """Returns gradients of the operands and of the state before."""
+    """Returns gradients of a token's operands and of the state before it."""
     kept = t['factor'][:, None] * state
     miss = t['v'] - t['k'] @ kept
     drow = t['k'] @ dstate

@@ -1,15 +1,15 @@
 """The delta rules in plain XLA: chunks, no loop over tokens.
 
-With S the state before a chunk, U the rows that the chunk adds to it, G the
-decay since its start and P decayed products (see `kernels.delta.chunk`),
+A chunk turns the state S before it into outputs O and the state S' after it:
 
-  U = T (R V - (A exp G) S),  O = (Q exp G) S + P U,  S' = ... + K^T U
+  U = u + w S,  O = q S + weights U + o,  S' = keep S + k^T U + kv
 
-where T is the inverse of a triangular matrix: the WY form of Yang et al. 2024
-(arXiv 2406.06484, section 3.2) and, with decays, of arXiv 2412.06464, section
-3.3. All of it but S is computed for many chunks at once; a scan over chunks
-then finds S with two matmuls each. An outer loop over segments of 1,024 tokens
-keeps only the states before them, and its backward pass recomputes a segment.
+U has a row for each token. `_Chunks` holds the other factors. u and w contain
+the inverse of a triangular matrix: the WY form of Yang et al. 2024 (arXiv
+2406.06484, section 3.2) and, with decays, of arXiv 2412.06464, section 3.3.
+The factors of many chunks are computed at once. A scan over chunks then finds
+the states with two matmuls each. An outer loop over segments of 1,024 tokens
+saves only the states before them, and its backward pass recomputes a segment.
 """
 
 import functools
@@ -23,17 +23,17 @@ from kernels import axes, dispatch, products
 from kernels.delta import chunk
 
 CHUNK = 64
-CPU_CHUNK = 16  # the least work; a CPU has no fast units for matmuls
+CPU_CHUNK = 16  # needs the least work; a CPU has no fast units for matmuls
 SEGMENT = 1024
 
 
 class Operands(NamedTuple):
-  """Operands of a delta rule; masked tokens are 0, which changes no state.
+  """Operands of a delta rule; zeros at masked tokens leave the state unchanged.
 
   Attributes:
     q, k: [B, L, H, N].
     v: [B, L, H, E].
-    beta: float32 [B, L, H], or None with `a` and `b`.
+    beta: float32 [B, L, H]; None if `a` and `b` are given.
     log_decay: float32 [B, L, H] or [B, L, H, N], or None.
     a, b: [B, L, H, N], or None.
   """
@@ -63,7 +63,7 @@ def run(x, state, scale):
     x = x._replace(log_decay=x.log_decay[..., None])
 
   def split(y):
-    """[B, L, H, ...] -> [segments, chunks, B, H, C, ...]."""
+    """Turns [B, L, H, ...] into [segments, chunks, B, H, C, ...]."""
     extra = segments * count * size - length
     y = jnp.pad(y, [(0, 0), (0, extra)] + [(0, 0)] * (y.ndim - 2))
     y = y.reshape(batch, segments, count, size, *y.shape[2:])
@@ -79,11 +79,12 @@ def run(x, state, scale):
 
 
 class _Chunks(NamedTuple):
-  """A chunk as a function of the state S before it; leaves [n, B, H, ...].
-
-  `_delta` and `_general` return them with one axis in place of these three.
+  """Factors of all chunks of a segment, each array [n, B, H, ...].
 
     U = u + w S,  out = q S + weights U + o,  S' = keep S + k^T U + kv
+
+  S is the state before a chunk, S' the state after it. In the results of
+  `_delta` and `_general` one axis stands for the first three.
   """
   u: jax.Array
   w: jax.Array
@@ -137,7 +138,7 @@ def _delta(x):
 def _general(x):
   """Returns the `_Chunks` of `kernels.general_delta_rule`."""
   dtype = x.q.dtype
-  # Token i reads the state after token i - 1, as a row i - 1 would.
+  # `a` of token i reads the state after token i - 1, like q of token i - 1.
   pairs, since, until = chunk.decayed(
       jnp.stack([x.q, _later(x.a)], 1), jnp.stack([x.k, x.b], 1), x.log_decay)
   out_v, out_rows = (pairs[:, 0, n].astype(dtype) for n in (0, 1))

@@ -19,7 +19,7 @@ from kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
 # Most entries of W. They take 48 or 64 registers of each thread; with more, an
 # H200 would spill registers.
 MOST = {'float32': 12288, 'bfloat16': 16384}
-COLUMNS = 64  # of dy and W that are loaded at a time
+COLUMNS = 64  # columns of dy and W that are loaded at a time
 WARPS = 8
 ROWS = {'float32': 32, 'bfloat16': 64}
 # Settings of JAX's matmul precision, for float32, that allow TF32.
@@ -31,7 +31,7 @@ def supported(ins, outs, dtype):
   """
   dtype = jnp.dtype(dtype)
   if dtype.name not in MOST:
-    raise NotImplementedError(f'pallas_triton supports no {dtype}')
+    raise NotImplementedError(f'pallas_triton does not support {dtype}')
   if padded(ins) * _whole(outs) > MOST[dtype.name]:
     raise NotImplementedError('pallas_triton supports weights of up to '
                               f'{MOST[dtype.name]} entries, sides rounded up, '
@@ -45,7 +45,7 @@ def supported(ins, outs, dtype):
 def gradients(x, w_KxM, dy):
   """Returns the gradients of x W: (dx in the dtype of x, dW float32 [K, M]).
 
-  x [..., K], W and dy [..., M] are all float32 or all bfloat16.
+  x is [..., K], W [K, M] and dy [..., M], all float32 or all bfloat16.
   """
   x_NxK = triton.rows(x)
   (n, ins), outs = x_NxK.shape, w_KxM.shape[1]

@@ -77,7 +77,7 @@ def _sums(ins, outs, *, plan):
 
 
 def _shorts(x):
-  """Returns bfloat16 arrays whose sum is x."""
+  """Splits x into bfloat16 arrays whose sum is exactly x."""
   if x.dtype == jnp.bfloat16:
     return [x]
   shorts = []

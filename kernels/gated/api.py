@@ -13,15 +13,14 @@ def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
 
     S_t = diag(exp(log_decay_t)) S_(t-1) + k_t^T v_t,   o_t = scale * q_t S_t
 
-  A gate of each head gives RetNet (arXiv 2307.08621), gated RFA (arXiv
-  2103.02143) and Mamba-2 (arXiv 2405.21060, section 6), a gate of each channel
-  GLA (arXiv 2312.06635) and HGRN2 (arXiv 2404.07904).
+  With a gate for each head this is RetNet (arXiv 2307.08621), gated RFA (arXiv
+  2103.02143) and Mamba-2 (arXiv 2405.21060, section 6). With a gate for each
+  channel it is GLA (arXiv 2312.06635) and HGRN2 (arXiv 2404.07904).
 
-  Masked tokens add nothing to the state and leave it as it is; their outputs
-  and gradients are exactly 0. A sequence may be split in two without changing
-  the result, if the second part starts from the state of the first. Matmuls
-  take operands in the dtype of q and sum in float32; gates and states are
-  float32.
+  Masked tokens leave the state unchanged; their outputs and gradients are
+  exactly 0. A sequence may be split in two without changing the result, if the
+  second part starts from the state of the first. Matmuls take operands in the
+  dtype of q and sum in float32; gates and states are float32.
 
   Args:
     q, k: [B, L, G, N], float32 or bfloat16. G divides H: groups of H / G
@@ -77,6 +76,6 @@ def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
 
 
 def _kept(mask_BxL, x):
-  """Returns x with 0 at masked tokens, which may be NaN."""
+  """Returns x with 0 at masked tokens, where x may be NaN."""
   keep = mask_BxL.reshape(*mask_BxL.shape, *(1,) * (x.ndim - 2))
   return jnp.where(keep, x, 0)

@@ -30,7 +30,7 @@ BLOCK = 8  # rows of the smallest blocks
 
 
 def chunk():
-  """Returns the rows of a chunk.
+  """Returns the number of rows of a chunk.
 
   On a CPU smaller chunks, with fewer levels, compile faster and run no slower.
   Elsewhere larger chunks write fewer states.
@@ -44,7 +44,7 @@ class Decays(NamedTuple):
   Attributes:
     since: for each size of a block, sums from the block's start up to and with
       each row, [B, N, H, C, D].
-    until: for each size, sums from behind each row to the block's end.
+    until: for each size, sums from after each row to the block's end.
     total: sums of the chunks, [B, N, H, D].
   """
   since: tuple
@@ -52,9 +52,10 @@ class Decays(NamedTuple):
   total: jax.Array
 
   def halves(self):
-    """Yields (h, factors of queries, factors of keys) for each half size h.
+    """Yields (h, factors of queries, factors of keys) for blocks of 2 h rows.
 
-    Factors are [X, h, D], of the second and of the first halves.
+    Factors are [X, h, D]: of queries in the second half of each block, of keys
+    in the first half.
     """
     for n, (since, until) in enumerate(zip(self.since[:-1], self.until[:-1],
                                            strict=True)):
@@ -84,19 +85,22 @@ def decays(g_BxNxHxCxD):
 
 
 def into_state(k, v, decay):
-  """Returns sum_j exp(until_j) k_j^T v_j, [B, N, H, D, E]."""
+  """Returns each chunk's addition to the state, [B, N, H, D, E].
+
+  It is sum_j exp(until_j) k_j^T v_j.
+  """
   k_end = weighed(k, jnp.exp(decay.until[-1]))
   return products.einsum('bnhid,bnhie->bnhde', k_end, v)
 
 
 def into_gradient(q, do, decay):
-  """Returns the gradient of S through the chunk's outputs."""
+  """Returns the gradient of the state before each chunk from its outputs."""
   q_start = weighed(q, jnp.exp(decay.since[-1]))
   return products.einsum('bnhid,bnhie->bnhde', q_start, do)
 
 
 def outputs(q, k, v, decay, before):
-  """Returns o, float32 [B, N, H, C, E]."""
+  """Returns the outputs o, float32 [B, N, H, C, E], from states `before`."""
   q_start = weighed(q, jnp.exp(decay.since[-1]))
   o = products.einsum('bnhid,bnhde->bnhie', q_start, before.astype(q.dtype))
   within = decay.within()
@@ -118,7 +122,8 @@ def outputs(q, k, v, decay, before):
 def gradients(q, k, v, decay, before, dafter, do):
   """Returns float32 gradients of q, k, v and the log decays.
 
-  `dafter` is the gradient of S', `do` that of o; S is `before`.
+  `before` is the state before each chunk, `dafter` the gradient of the state
+  after it, `do` the gradient of the outputs.
   """
   dtype = v.dtype
   start, end = jnp.exp(decay.since[-1]), jnp.exp(decay.until[-1])

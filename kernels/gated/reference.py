@@ -1,6 +1,6 @@
 """Gated linear attention and its gradients in float64 numpy, token by token.
 
-An independent implementation to measure the errors of the kernels against.
+Tests and measurements compare the kernels with this independent version.
 """
 
 import numpy as np

@@ -25,7 +25,7 @@ LEAST = -104.0
 
 
 def chunk():
-  """Returns the rows of a chunk."""
+  """Returns the number of rows of a chunk."""
   return 64
 
 
@@ -61,17 +61,20 @@ def decays(g_BxNxHxC):
 
 
 def into_state(k, v, decay):
-  """Returns sum_j exp(c_(C - 1) - c_j) k_j^T v_j, [B, N, H, D, E]."""
+  """Returns each chunk's addition to the state, [B, N, H, D, E].
+
+  It is sum_j exp(c_(C - 1) - c_j) k_j^T v_j.
+  """
   return _outer(k, weighed(v, decay.to_end()))
 
 
 def into_gradient(q, do, decay):
-  """Returns the gradient of S through the chunk's outputs."""
+  """Returns the gradient of the state before each chunk from its outputs."""
   return _outer(q, weighed(do, decay.from_start()))
 
 
 def outputs(q, k, v, decay, before):
-  """Returns o, float32 [B, N, H, C, E]."""
+  """Returns the outputs o, float32 [B, N, H, C, E], from states `before`."""
   weights = _each(_scores(q, k), v) * decay.within()
   o = _product('bnhij,bnhje->bnhie', weights.astype(v.dtype), v)
   return o + _read(q, before) * decay.from_start()
@@ -80,7 +83,8 @@ def outputs(q, k, v, decay, before):
 def gradients(q, k, v, decay, before, dafter, do):
   """Returns float32 gradients of q, k, v and the log decays.
 
-  `dafter` is the gradient of S', `do` that of o; S is `before`.
+  `before` is the state before each chunk, `dafter` the gradient of the state
+  after it, `do` the gradient of the outputs.
   """
   dtype = v.dtype
   within, start, end = decay.within(), decay.from_start(), decay.to_end()

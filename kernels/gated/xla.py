@@ -1,6 +1,6 @@
 """Gated linear attention in plain XLA: chunks, no loop over tokens.
 
-Loops over segments of tokens, so that temporary memory does not grow with L.
+A loop over segments of tokens keeps temporary memory independent of L.
 Within a segment all chunks are computed at once. `scalar` and `channels` have
 the formulas of a chunk, for the two kinds of gates. This module computes the
 states between chunks.
@@ -75,7 +75,7 @@ def _form(g):
 
 
 class _Plan(NamedTuple):
-  """`count` segments of `size` tokens in whole chunks of `chunk`."""
+  """A sequence as `count` segments of `size` tokens, in chunks of `chunk`."""
   count: int
   size: int
   chunk: int
@@ -117,8 +117,7 @@ def _states(state, added_BxNxHxDxE, total_BxNxHxM):
   M is 1 or D. One matmul sums over earlier chunks.
   """
   first = jnp.concatenate([state[:, None], added_BxNxHxDxE[:, :-1]], axis=1)
-  # exp(-104) is 0 in float32. With larger log decays, their sums would be less
-  # exact.
+  # exp(-104) is 0 in float32. Sums of lower log decays would be less exact.
   total = jnp.maximum(total_BxNxHxM, scalar.LEAST)
   until = jnp.cumsum(total, 1) - total
   n = jnp.arange(total.shape[1])

@@ -130,7 +130,7 @@ def _gradients(ins, outs, *, plan):
     dscale, dbias = sums
     return dscale + dy * unit, dbias + dy
 
-  # Summed over rows only at the end, because threads share a row.
+  # The sums over rows come last, because several threads share a row.
   start = zeros(shape.rows, shape.lanes)
   dscale, dbias = walk.run(step, (start, start))
   at.store_row(outs.dscale, walk.part, jnp.sum(dscale, axis=0))

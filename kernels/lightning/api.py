@@ -21,7 +21,7 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
 
     S_t = exp(-slope) S_{t-1} + k_t^T v_t,   out_t = scale * q_t S_t
 
-  Causal linear attention with one decay per head, in chunks. Masked tokens add
+  This is causal linear attention with one decay per head. Masked tokens add
   nothing to the state, which still decays over them; their outputs and
   gradients are exactly 0. Slopes of 0 give plain causal linear attention. A
   sequence may be split in two without changing the result, if the second part

@@ -2,8 +2,8 @@
 
 The state of the recurrence is in registers and stored once per pair of chunks
 for the backward kernel. If B * H is too small to fill the device, L is cut into
-parts. `hopper_sums` then first computes what each part adds to the state, for
-which it reads two tensors once more.
+parts. Then `hopper_sums` first computes each part's addition to the state,
+which reads two tensors once more.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ class Plan:
   """Static parameters of a call with q of `shape` (B, L, H, Dh).
 
   Attributes:
-    parts, per_part: number of parts of L, and pairs of chunks in each but the
-      last, which may have fewer.
+    parts: number of parts of L.
+    per_part: pairs of chunks in a part; the last part may have fewer.
     scale: factor of the result.
     silu: whether to apply SiLU to q, k and v first.
     interpret: the interpreter's parameters or None.
@@ -72,7 +72,8 @@ class Plan:
 
 
 def _parts(blocks, pairs):
-  """Returns one part, or more if that leaves over half of the SMs empty."""
+  """Returns the number of parts of L: 1 unless that uses under half of the SMs.
+  """
   sms = hopper_call.sm_count()
   if 2 * blocks > sms:
     return 1

@@ -83,7 +83,7 @@ def _scratch(tools, plan, stages, inputs):
       'left': tools.moved(stages, 2, w),  # q and do
       'right': tools.moved(stages, 2, w),  # k and v
       'scores': tools.tiles(2),  # A and G
-      'do_start': tools.moved(w),  # later dv
+      'do_start': tools.moved(w),  # later holds dv
       'dstate': tools.tiles(w, w),
       # `end` and the mask of every slot share a buffer: each buffer takes at
       # least 1 KB, so separate ones would not fit.
@@ -175,7 +175,7 @@ class _Block:
     n, ins, scratch = self.number(step), self.ins, self.scratch
     left_full = scratch.left_full.at[slot]
     right_full = scratch.right_full.at[slot]
-    # Keys and values first, because the previous step already reads them.
+    # Keys and values are fetched first: the step before reads them already.
     for lines, full, sources in ((self.right_lines, right_full, (ins.k, ins.v)),
                                  (self.left_lines, left_full, (ins.q, ins.do))):
       for m, source in enumerate(sources):

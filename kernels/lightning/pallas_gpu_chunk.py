@@ -31,9 +31,9 @@ class Chunk:
     self.block, self.p, self.t, self.upper = block, p, t, upper
     self.tools, self.scratch = block.tools, block.scratch
     self.slot, self.n = block.ring.slot(t), block.number(t)
-    # A zero that the compiler does not know, to be added to indices. For known
-    # indices it would hoist the matrix descriptor of every tile out of the loop
-    # and fill the registers. It is 0 for every slope, even negative or NaN.
+    # A zero that the compiler does not know, to be added to indices. With known
+    # indices the compiler would hoist the matrix descriptor of every tile out
+    # of the loop and fill the registers. Even a NaN slope gives zero here.
     below = jnp.abs(block.slope) * t.astype(jnp.float32) < 0
     self.zero = jnp.where(below, 1, 0)
     self.w = block.w + self.zero

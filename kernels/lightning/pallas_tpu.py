@@ -2,8 +2,8 @@
 
 The grid is (B, head groups, blocks of rows). The state of the recurrence stays
 on chip between blocks, and is written once per block for the backward pass. The
-backward kernel walks from the last block to the first. Within one it recomputes
-the states forward, then walks backward over its chunks.
+backward kernel walks from the last block to the first. Within a block it
+recomputes the states forward, then walks backward over the chunks.
 
 If q, k and v are packed, a block holds rows of all three, and so do the blocks
 of their gradients. If there is one sequence and one group of heads, a chip with
@@ -84,7 +84,7 @@ def backward(inputs, saved, do, dfinal, options):
 
 
 def _plan(inputs, options):
-  """Returns (`Inputs`, `Steps`); unpacks inputs beyond the limits of packed.
+  """Returns (`Inputs`, `Steps`); unpacks inputs that are too wide packed.
   """
   _, _, h, d = inputs.shape
   fits = h * d <= MAX_ROW and h * d * d <= MAX_STATE and h <= tpu.MAX_HEADS
@@ -103,12 +103,13 @@ def _joined(first, second):
 
 
 def _entry(tiles, x):
-  """Returns (BlockSpec, x) of states [entries, H, Dh, Dh], one per walk."""
+  """Returns (BlockSpec, x) for states x, [entries, H, Dh, Dh]."""
   return tiles.state(lambda i, g, n: (i, g, n)), x
 
 
 def _saved(tiles, where, x):
-  """Returns (BlockSpec, x) of states before blocks, [B, blocks, H, Dh, Dh]."""
+  """Returns (BlockSpec, x) for x, states before blocks [B, blocks, H, Dh, Dh].
+  """
   shape = 1, 1, tiles.heads, tiles.width, tiles.width
   return tiles.spec(shape, where, lambda b, g, n: (b, n, g, 0, 0)), x
 

@@ -31,7 +31,7 @@ class Steps:
   packed: bool
   part: int = 0
 
-  # The first axis of a grid, i, counts sequences, or parts of a single one.
+  # The first axis of a grid, i, counts sequences, or parts of one sequence.
 
   def block(self, i, n):
     """Returns the block at step n, which may lie beyond the last."""
@@ -85,7 +85,7 @@ class Steps:
     return {n: (t.tile(where), like(shape, self.dtype)) for n in GRADIENTS}
 
   def start(self, state_scr, state):
-    """Sets the initial state of a walk: 0, or a block of `state`."""
+    """Sets the initial state: 0, or a block of `state`."""
     zeros = state is None
     state_scr[...] = jnp.zeros_like(state_scr) if zeros else state[0]
 
@@ -103,7 +103,11 @@ class Steps:
       decay_scr[h] = chunks.within(slope, i, j) * self.options.scale
 
   def rows(self, ins, block, c):
-    """Returns of chunk c the slice of rows, their validity, how many exist."""
+    """Returns (rows, valid, length) of chunk c.
+
+    `rows` is the slice of its rows in the block, `valid` the result of
+    `tpu.valid` for them, `length` the number of rows that exist.
+    """
     at = c * self.chunk
     start = block * self.tiles.rows + at
     rows = pl.ds(pl.multiple_of(at, self.chunk), self.chunk)

@@ -1,16 +1,17 @@
 """Lightning attention in Triton: one kernel forward, one to three backward.
 
 Forward, a program walks over the blocks of rows of one (b, h) with the state in
-registers and moves 4 tensors. Backward, one kernel computes as many gradients
-as the registers of a program allow:
+registers; 4 tensors are read or written. Backward, one kernel computes as many
+gradients as the registers of a program allow:
 
-  all: 7 tensors. Both passes also move the states before all blocks, each time
-    Dh / rows times as much as one tensor;
+  all: 7 tensors are read or written. Both passes also write or read the states
+    before all blocks, each time Dh / rows times as much as one tensor;
   dq, then dk and dv: 10 tensors, or 11 with SiLU, with recomputed states;
-  dq, dk, dv in separate runs of the forward kernel: 12 tensors, or 15.
+  dq, dk, dv in separate runs of the forward kernel: 12 tensors, or 15 with
+    SiLU.
 
 If B * H leaves most of the device empty, L is cut into parts, whose additions
-to the state are computed first: 2 tensors more, forward and backward.
+to the state are computed first. That reads 2 more tensors in each pass.
 """
 
 import dataclasses
@@ -71,7 +72,7 @@ class _Size:
   Attributes:
     rows, columns: rows and columns of a block.
     depth: columns of q, k and v that a matmul sums over at a time.
-    warps, stages: of a kernel with one result.
+    warps, stages: warps and pipeline stages of a kernel with one result.
     together: gradients that one kernel computes: 'qkv', 'kv' or ''.
     together_warps: warps of that kernel.
   """
@@ -145,7 +146,7 @@ class _Call:
 
   @property
   def _rows(self):
-    """Returns the rows of a part."""
+    """Returns the number of rows of a part."""
     return self.plan.per_part * self.plan.shape.rows
 
   def _prefix(self, x_BxHxPxDxE):
@@ -155,7 +156,7 @@ class _Call:
 
   def __call__(self, which, first, rows=True, last=False, save=False,
                taken=None):
-    """Runs a pass of the walk; returns 'rows', 'last', 'saved', 'dbias'.
+    """Runs a pass; returns a dict of 'rows', 'last', 'saved' and 'dbias'.
 
     Args:
       which: a name in `pallas_triton_walk.PASSES`.
@@ -243,7 +244,8 @@ class _Call:
 
 
 def _parts(shape, programs, warps):
-  """Returns one part, or more if that leaves half of the device empty."""
+  """Returns (parts of L, blocks in a part): 1 part if it fills half the device.
+  """
   pairs = shape.batch * programs
   if 2 * pairs > triton.cores():
     return 1, shape.blocks

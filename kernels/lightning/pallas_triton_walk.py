@@ -53,7 +53,7 @@ PASSES = {'o': Pass('q', 'k', 'v', '', False, False),
 def walk(ins, outs, *, plan, which, depth):
   """Computes a pass of `PASSES`, or only its state.
 
-  Inputs: those of 'q', 'k', 'v', 'do' that it needs, 'mask' and 'slopes'.
+  Inputs: 'q', 'k', 'v' and 'do', as far as needed, 'mask' and 'slopes'.
     first: float32 [B H parts Dh, Dh], state at the start of each part, or None.
   Outputs, each of which may be None:
     rows: the result.
@@ -158,12 +158,12 @@ def _silu_slope(x):
 
 
 def decays(slopes_ref, at, n, scale):
-  """Returns the decays between block n of rows and the state around it.
+  """Returns the decays of block n of rows, a `_Kept` or a `_Fresh`.
 
-  They are computed in one of two ways, with equal members:
+  If r rows of the block exist, the members are
     start: scale exp(-s (i + 1)), weight of the state before the block in row i;
-    end: exp(-s (n - 1 - i)), weight of row i in the state after n rows;
-    over(): exp(-s n), weight of the state before in the state after;
+    end: exp(-s (r - 1 - i)), weight of row i in the state after the block;
+    over(): exp(-s r), weight of the state before in the state after;
     within(back): scale exp(-s |i - j|) if row i sees row j, else 0. Rows see
       earlier rows, or with `back` later rows.
   """
@@ -203,7 +203,7 @@ class _Fresh:
     self._speed, self._scale = slope * -math.log2(math.e), scale
     self._exist = jnp.asarray(exist).astype(jnp.float32)
     self._cols = lax.broadcasted_iota(jnp.float32, (rows,), 0)
-    # Depends on a loaded value, so that no distance is hoisted from the loop.
+    # Rows depend on a loaded value, so no distance is hoisted from the loop.
     self._rows = self._cols + slope * 0.0
     left = jnp.maximum(self._exist - 1 - self._rows, 0.0)
     self.start = jnp.exp2(self._speed * (self._rows + 1)) * scale

@@ -1,6 +1,6 @@
 """The recurrence of lightning attention and its adjoint in float64 numpy.
 
-Loops over tokens in Python, at a cost of O(L H Dh^2) per sequence.
+A Python loop over tokens takes O(L H Dh^2) operations per sequence.
 """
 
 import numpy as np

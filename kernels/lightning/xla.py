@@ -1,8 +1,8 @@
 """Lightning attention in plain XLA: chunks, no loop over tokens.
 
-Loops over segments of 1,024 tokens, so that temporary memory does not grow with
-L. Within a segment all chunks are computed at once, and their states come from
-a tree of matmuls (`chunks.prefix`).
+A loop over segments of 1,024 tokens keeps temporary memory independent of L.
+Within a segment all chunks are computed at once, and their states come from a
+tree of matmuls (`chunks.prefix`).
 """
 
 import functools
@@ -41,7 +41,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal_state, options):
-  """Returns (gradients of q, k, v; None; of the initial state or None).
+  """Returns (gradients of q, k, v; None; gradient of the initial state).
 
   Recomputes every segment from the state before it, then goes backward over it.
   """
@@ -68,7 +68,7 @@ def backward(inputs, saved, do, dfinal_state, options):
 
 
 class _Plan(NamedTuple):
-  """Cut of a sequence into `count` segments of `size` rows.
+  """Divides a sequence into `count` segments of `size` rows.
 
   A segment is cut into chunks of `chunk` rows. `length` rows exist; zeros fill
   the last segment.
@@ -189,7 +189,7 @@ def of_segments(inputs, options, segment_ids, num_segments):
 
 
 def _states_of_chunks(c, kv_BxPxHxDxE, left_BxPxH, first):
-  """Returns the state before every chunk: `first` if it starts a segment."""
+  """Returns the state before every chunk; `first` if it starts a segment."""
   shift = [(0, 0), (1, 0)]
   kv = jnp.pad(kv_BxPxHxDxE, shift + [(0, 0)] * 3)[:, :-1]
   left = jnp.pad(left_BxPxH, shift + [(0, 0)])[:, :-1]

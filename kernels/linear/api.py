@@ -12,7 +12,7 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
     S = S_0 + sum_j phi(k_j)^T v_j,  z = z_0 + sum_j phi(k_j)
     out_i = scale * phi(q_i) S / (phi(q_i) . z + eps)
 
-  Not causal. Masked tokens are left out of the sums; their outputs and
+  It is not causal. Masked tokens are left out of the sums; their outputs and
   gradients are exactly 0.
 
   Args:

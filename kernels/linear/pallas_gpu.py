@@ -1,7 +1,8 @@
 """Linear attention for Hopper: two kernels forward, two backward.
 
-They move 4 and 7 tensors, see docs/kernels-design.md. Cutting L into parts
-fills the device for any number of heads.
+The forward pass reads or writes 4 tensors, the backward pass 7, see
+docs/kernels-design.md. L is cut into parts, so that any number of heads fills
+the device.
 """
 
 import dataclasses

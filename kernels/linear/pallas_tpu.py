@@ -1,9 +1,10 @@
 """Linear attention for TPU, forward.
 
-The grid is (B, head groups, 2, blocks of rows). Sweep 0 sums S = phi(k)^T v and
-z = sum phi(k) on chip, sweep 1 writes the outputs. An operand that a sweep does
-not use stays on one block, so 4 tensors are moved. With a single sequence and
-group of heads, a chip with two cores runs a kernel for each sweep.
+The grid is (B, head groups, 2 sweeps, blocks of rows). Sweep 0 sums
+S = phi(k)^T v and z = sum phi(k) on chip, sweep 1 writes the outputs. An
+operand that a sweep does not use stays on one block, so only 4 tensors are read
+or written. With a single sequence and group of heads, a chip with two cores
+runs a kernel for each sweep.
 """
 
 import functools
@@ -40,7 +41,10 @@ def forward(inputs, options, save):
 
 
 def _sweeps(steps, inputs, save):
-  """Returns (out, S, S in the dtype of q, z); None for results not needed."""
+  """Computes both sweeps in one kernel.
+
+  Returns (out, S, S in the dtype of q, z); None for results not needed.
+  """
   tiles, options, dtype = steps.tiles, steps.options, steps.dtype
   last = tiles.blocks - 1
   like = functools.partial(dispatch.like, inputs.arrays[0])

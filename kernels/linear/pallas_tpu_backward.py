@@ -4,7 +4,7 @@ The grid is (B, head groups, 3 * blocks of rows). The first third reads q and
 the gradient of the output, writes dq and sums dS and dz. Then two steps per
 block read k and v and write dk and dv. Each step writes one tile of gradients,
 also if one array packs all gradients. Operands that a step does not use stay on
-one block: 7 tensors are moved.
+one block, so only 7 tensors are read or written.
 """
 
 import functools

@@ -22,8 +22,8 @@ class Steps:
     tiles, options: `kernels.tpu.Tiling`, `LinearOptions`.
     dtype: dtype of q, k and v.
     rows: whether a block holds whole packed rows of q, k and v, and a block of
-      results those of their gradients. This is so if H * Dh is no multiple of a
-      register's width.
+      results whole rows of their gradients. This is so if H * Dh is no multiple
+      of a register's width.
   """
   tiles: tpu.Tiling
   options: object
@@ -97,7 +97,7 @@ class Steps:
         self._store(outs, 0, lane, dq)
 
   def finish(self, sums, gradients):
-    """Backward: adds the final state's gradient to dS and dz.
+    """Backward: multiplies dS and dz by the scale, adds the final gradients.
 
     The results are also the gradients of the initial state.
     """
@@ -169,7 +169,7 @@ def operands(steps, inputs, q, k, v, row):
 def pair(state, options):
   """Splits a public state into S [B, H, Dh, Dh] and z [B, H, 1, Dh].
 
-  Returns None for what the state lacks.
+  Parts that the state lacks are None.
   """
   if state is None:
     return None, None

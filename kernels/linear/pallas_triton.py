@@ -1,8 +1,9 @@
 """Linear attention in Triton: two kernels forward, two backward.
 
-They move 4 and 7 tensors, see docs/kernels-design.md. If S is too wide for the
-registers of a program, each program sums a block of its columns, and a separate
-kernel computes dS (9 tensors).
+The forward pass reads or writes 4 tensors, the backward pass 7, see
+docs/kernels-design.md. If S is too wide for the registers of a program, each
+program sums a block of its columns, and a separate kernel computes dS. The
+backward pass then reads or writes 9 tensors.
 """
 
 import dataclasses

@@ -24,11 +24,11 @@ def _slope(plan, x):
 
 
 def sums(ins, outs, *, plan, names, scale):
-  """Computes scale * x^T y and the sum of x, over a part.
+  """Computes scale * phi(x)^T y and the sum of phi(x), over a part.
 
-  Inputs are x, y, z, mask; outputs xy, total. phi is applied to x. If z is
-  given, phi(x) is also divided by phi(x) . z + eps. `names` are the names of x
-  and y ('q', 'k', 'v'), by which to find them in a packed array.
+  Inputs are x, y, z, mask; outputs xy, total. If z is given, phi(x) is also
+  divided by phi(x) . z + eps. `names` are the names of x and y ('q', 'k', 'v'),
+  by which to find them in a packed array.
   """
   walk = Walk(plan, by_columns=True)
   at, dtype, shape = walk.at, ins.x.dtype, plan.shape
@@ -43,7 +43,7 @@ def sums(ins, outs, *, plan, names, scale):
       f = f * _inverse(f, z, plan)[:, None]
     f = keep(valid, f).astype(dtype)
     if outs.total is not None:
-      # Sums rounded values, as the matmul does whose result this normalises.
+      # Sums rounded values, like the matmul whose result this normalises.
       total = total + jnp.sum(f.astype(jnp.float32), axis=0)
     return yx + plan.tools.dot(y, f, turn_a=True), total
 
@@ -106,7 +106,7 @@ def query_gradients(ins, outs, *, plan):
     else:
       norm = _norm(f, z, plan)
       inverse = options.scale / norm
-      # Uses the float32 result of a matmul, not its rounded operand do.
+      # dq is a float32 result; the operand do is rounded.
       dnorm = -jnp.sum(f * dq, axis=1) * inverse * (1.0 / norm)
       if valid is not None:
         inverse = jnp.where(valid, inverse, 0.0)

@@ -1,6 +1,6 @@
 """The equation of linear attention and its gradients in float64 numpy.
 
-An independent implementation to measure the errors of the kernels against.
+Tests and measurements compare the kernels with this independent version.
 """
 
 import numpy as np

@@ -41,7 +41,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns (gradients of q, k, v; None; of the initial state).
+  """Returns (gradients of q, k, v; None; gradient of the initial state).
 
   With u = phi(q) / norm and delta = do . out, the gradients of numerator and
   normaliser are
@@ -86,8 +86,8 @@ def _features(order, inputs, options, round_features=True):
   """
   q, k, v = inputs.apart()
   dtype = q.dtype if round_features else jnp.float32
-  # Masked before phi, so that second derivatives never see masked contents, and
-  # again after phi (in `inward`), because phi may map 0 to 1.
+  # x is masked before phi, so that second derivatives see no masked contents,
+  # and again after phi (in `inward`), because phi may map 0 to 1.
   phi_q, phi_k = (features.apply(options.feature_map,
                                  _keep(inputs.mask, x, 1)).astype(dtype)
                   for x in (q, k))
@@ -107,12 +107,12 @@ def _order(inputs, options):
 class _Order:
   """The order of axes in which a pass computes, with its mask and matmuls.
 
-  `inward` takes arrays [B, L, H, D] and `outward` returns such. In between they
-  are [B, H, L, D] on a CPU (without a feature map), else unchanged.
+  `inward` takes arrays [B, L, H, D] to this order, `outward` takes them back.
+  The order is [B, H, L, D] on a CPU without a feature map, else [B, L, H, D].
 
   Attributes:
-    tokens: the axis of L in between.
-    letters: letters of the first three axes in between, for einsum.
+    tokens: the axis of L in this order.
+    letters: letters of the first three axes in this order, for einsum.
   """
 
   def __init__(self, inputs, options):
@@ -146,12 +146,12 @@ class _Order:
     return products.einsum(f'{t}d,{t}e->bhde', a, b)
 
   def times(self, a, state):
-    """Returns a S for every token, [..., E]."""
+    """Returns the product a S for every token, [..., E]."""
     t = self.letters
     return products.einsum(f'{t}d,bhde->{t}e', a, state)
 
   def times_turned(self, a, state):
-    """Returns a S^T for every token, [..., D]."""
+    """Returns the product a S^T for every token, [..., D]."""
     t = self.letters
     return products.einsum(f'{t}e,bhde->{t}d', a, state)
 

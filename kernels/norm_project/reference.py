@@ -6,8 +6,8 @@ import numpy as np
 def norm_project(o, weight, bias, dy, eps=1e-6):
   """Computes y = (o / rms(o)) W + b in float64.
 
-  Returns y [B, L, D] and, from its gradient dy, those of o [B, L, E], weight
-  [E, D] and bias [D].
+  Returns y [B, L, D] and, from the gradient dy of y, the gradients of o
+  [B, L, E], weight [E, D] and bias [D].
   """
   o, weight, bias, dy = (np.asarray(x, np.float64)
                          for x in (o, weight, bias, dy))

@@ -1,4 +1,4 @@
-"""Linear recurrence of every channel alone: the public function."""
+"""Linear recurrence in each channel: the public function."""
 
 import jax.numpy as jnp
 

@@ -1,7 +1,7 @@
 """Real and complex numbers in Pallas kernels, which know real arrays only.
 
-In a kernel a number is a tuple of one array, or of two, real and imaginary
-part.
+In a kernel a real number is a tuple of one array, a complex number a tuple of
+two arrays, real and imaginary part.
 """
 
 import jax
@@ -15,7 +15,7 @@ def wide(dtype):
 
 
 def split(z):
-  """Returns the parts of an array, outside of a kernel."""
+  """Returns the parts of an array as a tuple, outside of a kernel."""
   return (z.real, z.imag) if jnp.iscomplexobj(z) else (z,)
 
 

@@ -22,7 +22,7 @@ MAX_ROWS = 256
 
 
 def supported(shape, dtype):
-  """Takes all widths and dtypes."""
+  """Accepts all widths and dtypes."""
   del shape, dtype
 
 
@@ -96,7 +96,7 @@ class _Plan:
 
 
 def _plan(length, width, dtype, constant, parts, reverse, late):
-  # Registers hold 8 rows of 32 bits, or 16 of 16.
+  # A register holds 8 rows of 32-bit numbers, or 16 rows of 16-bit numbers.
   tile_rows = 32 // jnp.dtype(dtype).itemsize if parts == 1 else 8
   rows = min(MAX_ROWS, -(-length // tile_rows) * tile_rows)
   return _Plan(length, rows, min(width, MAX_LANES), tile_rows, parts,

@@ -4,7 +4,7 @@ A program walks over the rows of some channels of one example. It loads a group
 of rows before it computes them one after the other, so that their transfers
 overlap. If there are too few programs for the device, L is cut into parts. A
 first kernel finds what each part does to a state, s -> A s + T, and plain XLA
-joins these. The kernel then starts from the states before the parts. Here x and
+joins these. The kernel then starts from the states before the parts, and x and
 a are read twice.
 """
 
@@ -19,7 +19,7 @@ from jax.experimental.pallas import triton as plt
 from kernels import dispatch, triton
 from kernels.scan import numbers
 
-ROWS = 16  # loaded at once
+ROWS = 16  # rows loaded at once
 COLUMNS = 64  # channels of a program, two for each thread of a warp
 PER_CORE = 8  # programs that run on a multiprocessor at once
 

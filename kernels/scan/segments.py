@@ -1,8 +1,8 @@
-"""Several sequences in one row: a scan that starts anew at each of them.
+"""Makes a scan start anew at each of several sequences in a row.
 
 The factor of the first token of a sequence is set to 0, and its input gets the
-initial state of the sequence instead. So every kernel takes segments, at the
-price of factors for each token.
+initial state of the sequence instead. So every kernel supports segments, but a
+factor is needed for each token, even if `a` is constant.
 """
 
 from typing import NamedTuple
@@ -44,7 +44,7 @@ def rows(segment_ids, num_segments, reverse):
 
 
 def cut(rows, x, a, initial_state):
-  """Returns (x, a) for which a scan of the row equals those of its segments.
+  """Changes x and a so that one scan of a row equals scans of its segments.
 
   Args:
     rows: `Rows`.

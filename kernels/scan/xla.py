@@ -78,7 +78,7 @@ def _before(walk, state):
 class _Walk:
   """Cuts x and a into N chunks of C rows and computes one row of each chunk.
 
-  Rows behind the last one of the scan fill the last chunk. They change nothing:
+  Rows after the end of the scan fill the last chunk. They change nothing:
   x is 0 and a is 1.
 
   Attributes:
@@ -86,7 +86,7 @@ class _Walk:
       they become [B, N, C, E].
     size: C.
     reverse, late: see `kernels.scan.call.scan`.
-    dtype: of the states.
+    dtype: dtype of the states.
   """
   x: jax.Array
   a: jax.Array

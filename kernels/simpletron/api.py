@@ -11,8 +11,9 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
 
     out_i = scale * q_i S,  S = S_0 + sum_j k_j^T v_j
 
-  Softmax attention without the softmax, in the cheap order. Not causal. Masked
-  tokens are left out of the sum; their outputs and gradients are exactly 0.
+  This is softmax attention without the softmax; k^T v is computed first. It is
+  not causal. Masked tokens are left out of the sum; their outputs and gradients
+  are exactly 0.
 
   Args:
     q, k, v, kernel, mask, segment_ids, num_segments, sequence: see

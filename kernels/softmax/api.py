@@ -12,7 +12,7 @@ def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
 
     out_i = sum_j softmax_j(scale * q_i . k_j + bias_(j - i)) v_j
 
-  Not causal. Masked keys are left out; a sequence without any key returns
+  It is not causal. Masked keys are left out; a sequence without any key returns
   zeros. Masked keys and values must be finite. Every query gets an output: the
   mask does not apply to queries.
 
@@ -34,7 +34,7 @@ def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
       'chunked'.
     dropout_rate: Python number in [0, 1), the share of weights that are
       dropped; the rest are divided by 1 - dropout_rate. Only 'dense' and
-      'chunked' support it and drop equal weights; see `random_bits.kept`.
+      'chunked' support it. Both drop the same weights, see `random_bits.kept`.
     dropout_key: key of jax.random, or keys [B], one for each row; needed if
       dropout_rate > 0.
 

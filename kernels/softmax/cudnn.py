@@ -1,11 +1,11 @@
 """Softmax attention by cuDNN, through `jax.nn.dot_product_attention`.
 
-cuDNN takes the number of keys of a sequence; a mask would have to be a bias
-[L, S]. A sum over keys does not depend on their order, so unmasked keys and
-their values are copied to the front.
+cuDNN can restrict a sequence to its first n keys; any other mask would have to
+be a bias [L, S]. A sum over keys does not depend on their order, so unmasked
+keys and their values are copied to the front.
 
-The seed of cuDNN's dropout is compiled into the program, so it cannot change
-with every step. So this kernel has no dropout.
+The seed of cuDNN's dropout is compiled into the program and cannot change with
+every step. So this kernel has no dropout.
 """
 
 import functools
@@ -87,7 +87,7 @@ _first.defvjp(_move_to_front, _move_back)
 
 
 def _rows(index_BxS, arrays):
-  """Returns rows `index` of every sequence of each [B, S, ...]."""
+  """Gathers rows `index_BxS` of every sequence, from each of `arrays`."""
   return tuple(jax.vmap(lambda x, i: x[i])(x, index_BxS) for x in arrays)
 
 

@@ -29,7 +29,7 @@ def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale, bias=None):
 
 
 def masked_softmax(logits_BxHxLxS, mask_BxS):
-  """Computes softmax of float32 logits over unmasked keys; zeros without any.
+  """Computes softmax of float32 logits over unmasked keys; 0 if there are none.
   """
   if mask_BxS is None:
     return jax.nn.softmax(logits_BxHxLxS)

@@ -1,4 +1,4 @@
-"""Biases by distance: a number for each head and each key minus query.
+"""Biases of attention: a number for each head and distance of key and query.
 
 A bias [H, N I + M J - 1] covers N blocks of I queries and M of J keys. It
 starts at the distance of the first key and the last query. Without a bias it is

@@ -15,7 +15,7 @@ def attention(q, k, v, mask, do, *, scale=None, bias=None, factor=1.0):
     do: [B, L, H, Dv], the gradient of the output.
     scale: factor of the logits; None = Dh**-0.5.
     bias: [H, L + S - 1] for distances 1 - L ... S - 1, or None.
-    factor: factor of the weights, [B, H, L, S] or a number; 0 if dropped.
+    factor: factor of the weights, [B, H, L, S] or a number; 0 for dropped ones.
   """
   scale = np.shape(q)[-1] ** -0.5 if scale is None else scale
   # Heads first: np.matmul uses BLAS, einsum with batches does not.

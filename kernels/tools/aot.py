@@ -104,7 +104,7 @@ def _flat(shape):
 
 
 def _program(op, kernel, direction, shape, has_mask):
-  """Returns (function of arrays, function of a dtype -> descriptions)."""
+  """Returns (program, function from a dtype to the arguments' descriptions)."""
   module = dispatch.backend(op, kernel)
   options = _options(op, shape)
   heads = functools.partial(jnp.reshape, shape=shape)

@@ -9,7 +9,7 @@
 Every row is measured in one process on the same operands. It is the median of
 five rounds of queued calls after a warm-up; in a round all kernels take turns.
 Our kernels of all operations at a shape are compiled before the first is timed.
-The reference of "% of floor" is a copy kernel measured in the same run.
+"% of floor" compares the time with that of a copy kernel in the same run.
 """
 
 import argparse
@@ -106,8 +106,8 @@ class Comparison:
 
   Attributes:
     ours: (pass, name) of each candidate that `compile_all` compiles. `rows`
-      compiles those of other packages alone, because they time several settings
-      to find the best.
+      compiles candidates of other packages one at a time, because they time
+      several settings to find the best.
     candidates: pass -> name -> (timer, function that returns values).
     skipped: pass -> name -> reason why it is not a candidate.
   """

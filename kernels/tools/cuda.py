@@ -1,4 +1,4 @@
-"""Descriptions of NVIDIA GPUs, to compile for them without the hardware."""
+"""Describes NVIDIA GPUs, to compile for them without the hardware."""
 
 import contextlib
 import dataclasses
@@ -57,7 +57,8 @@ class Card:
     kind: name of the GPU, as the driver gives it.
     alias: a GPU of this capability that jax knows, if it does not know `kind`.
     capability: compute capability (major, minor).
-    cores: streaming multiprocessors; `threads` and `fpus` (float32) of each.
+    cores: number of streaming multiprocessors.
+    threads, fpus: most threads, and float32 units, of a multiprocessor.
     shared: KiB of shared memory per multiprocessor; a block may use all but 1.
     l2, memory, bandwidth: MiB, GB, GB/s.
     clock: GHz, boost.
@@ -76,7 +77,7 @@ class Card:
 
   @property
   def arch(self):
-    """Returns ptxas's name for it, for example 'sm_90a'."""
+    """Returns ptxas's name of the architecture, for example 'sm_90a'."""
     major, minor = self.capability
     return f'sm_{major}{minor}{"a" if major >= 9 else ""}'
 
@@ -92,7 +93,7 @@ class Card:
         memory=self.memory * 10**9, clock=self.clock)
 
   def device(self):
-    """Returns a jax device to compile for; raises as `h200.device`."""
+    """Returns a jax device to compile for; raises RuntimeError if it cannot."""
     reason = missing()
     if reason:
       raise RuntimeError(reason)

@@ -187,7 +187,8 @@ def expected(op, arrays, named, dfinal):
 
 
 def _reference(op, arrays, mask, named):
-  """Returns results of the reference for activated operands."""
+  """Returns the reference's results; applies SiLU and its derivative if asked.
+  """
   named, (*operands, do) = dict(named), arrays
   if named.pop('activation', None) != 'silu':
     return REFERENCES[op](*operands, mask, do, **named)
@@ -330,7 +331,7 @@ def table(cases, names=None):
 
 
 def _has_form(op, kernel, form):
-  """Returns whether this form is a call of its own, not equal to another."""
+  """Returns whether a form applies to a kernel and repeats no other form."""
   if form == 'plain':
     return True
   if op == 'softmax' or (op, form) == ('lightning', 'state'):

@@ -3,7 +3,7 @@
   python -m kernels.tools.h200 --ops lightning --widths 64,128
 
 prints registers and spills of every kernel, as ptxas reports them, and fails if
-one spills. Needs the wheels of the extra `aot-cuda`: the CUDA plugin of the
+one spills. It needs the wheels of the extra `aot-cuda`: the CUDA plugin of the
 installed jax, and ptxas. Environment variables must be set before jax is used,
 so the command restarts itself in a new process.
 """
@@ -31,7 +31,7 @@ ENVIRONMENT = {'JAX_PLATFORMS': 'cpu', 'CUDA_VISIBLE_DEVICES': '',
                'MOSAIC_GPU_DUMP_PTXAS': '1'}
 SHAPE = (32, 4001, 4)  # B, L, H: a CLS token in front of 4,000
 PASSES = ('forward', 'backward')
-# (a mask, one array of q, k and v)
+# (whether there is a mask, whether one array holds q, k and v)
 FORMS = ((False, False), (True, False), (True, True))
 # The report of ptxas on one kernel.
 ENTRY = re.compile(
@@ -82,7 +82,7 @@ def captured(function, *arguments):
     *arguments: trees of jax.ShapeDtypeStruct.
 
   Returns:
-    The jax.stages.Compiled, the text, and the seconds it took.
+    The jax.stages.Compiled, the text, and the seconds that compiling took.
   """
   sharding = jax.sharding.SingleDeviceSharding(device())
   arguments = jax.tree.map(
@@ -125,8 +125,8 @@ def program(op, which, width, masked, shape=SHAPE, packed=False,
             dtype=jnp.bfloat16, kernel='pallas_gpu'):
   """Returns (function, arguments) of an op; `which` is one of `PASSES`.
 
-  The backward program is forward and backward, as in training. Packed operands
-  have a bias and, for lightning attention, SiLU, as in a layer.
+  The backward program includes the forward pass, as in training. Packed
+  operands have a bias and, for lightning attention, SiLU, as in a layer.
   """
   b, length, h = shape
   x = jax.ShapeDtypeStruct((b, length, h, width), dtype)
@@ -170,7 +170,7 @@ def _report(op, which, width, masked, packed):
 
 
 def reports(ops, widths):
-  """Returns rows computed in a new process; see `rows_of`."""
+  """Compiles all programs in a new process and returns their rows."""
   return rows_of('kernels.tools.h200', ENVIRONMENT, '--rows', ops=ops,
                  widths=widths)
 

@@ -1,4 +1,4 @@
-"""Bytes that a compiled program moves to and from device memory.
+"""Counts the bytes that a compiled program moves to and from device memory.
 
 The count uses the text of the optimised program. Every top-level operation
 reads its operands and writes its results once; a loop counts as often as it
@@ -117,10 +117,10 @@ def count(text, packed=0):
 def waits(text):
   """Returns how often the host waits for a GPU in one run of a program.
 
-  XLA's host code reads the condition of a conditional, and of each turn of a
-  loop without a known number of turns; such a loop counts as one turn. It also
-  reads values that the program sends to the host. The branch with most waits
-  counts.
+  The host reads the condition of each conditional, and values that the program
+  sends to it. If the number of turns of a loop is unknown, the host also reads
+  the loop's condition at each turn; such a loop counts as one turn. The branch
+  with most waits counts.
   """
   computations, entry = parse(text)
   return _waits(computations, entry)
@@ -245,7 +245,8 @@ def _moved_by_call(shapes, o, packed):
 
 
 def _read(body, index, whole):
-  """Returns bytes a fusion reads of a parameter: all or slices only."""
+  """Returns the bytes that a fusion reads of a parameter: all, or only slices.
+  """
   name = next(o.name for o in body
               if o.op == 'parameter' and o.rest.startswith(f'{index})'))
   slices, todo = 0, [name]
@@ -266,7 +267,7 @@ def _read(body, index, whole):
 
 
 def _written(body, whole):
-  """Returns bytes a fusion writes; an update in place writes only its part."""
+  """Returns the bytes that a fusion writes; in-place updates write a part."""
   shapes = {o.name: o.shape for o in body}
   names = {o.name: o for o in body}
   root = next(o for o in body if o.root)

@@ -21,10 +21,10 @@ class Missing(Exception):
 
 
 def peers(op):
-  """Returns name -> function(q, k, v, do) -> (forward, both), of JAX arrays.
+  """Returns a dict from name to function(q, k, v, do) of JAX arrays.
 
-  `forward` and `both` are torch functions without arguments; `both` returns
-  the result and the gradients.
+  The function returns two torch functions without arguments: one computes the
+  result, the other the result and the gradients.
   """
   if op == 'lightning':
     return {'fla chunk': _simple_gla('chunk_simple_gla'),
@@ -33,7 +33,10 @@ def peers(op):
 
 
 def jax_peers(op):
-  """Returns name -> function() -> attend(q, k, v), of JAX [B, L, H, Dh]."""
+  """Returns a dict from name to a function that returns attend(q, k, v).
+
+  `attend` takes and returns JAX arrays [B, L, H, Dh].
+  """
   return {'jla simple_gla': _jla} if op == 'lightning' else {}
 
 
@@ -45,7 +48,7 @@ def _jla():
 
 
 def jla_lightning(implementation):
-  """Returns attend(q, k, v), jla's lightning: a log-decay -slope, scale 1.
+  """Returns attend(q, k, v): jla's lightning attention with default slopes.
 
   `implementation` is jla's 'mosaic_gpu' for Hopper, or 'chunked' or 'reference'
   for any device.
@@ -84,7 +87,7 @@ def array(tensor):
 
 
 def _simple_gla(name):
-  """Returns fla's form of lightning: g_gamma = -slopes, without a scale.
+  """Returns a maker of fla's lightning attention, as in `peers`.
 
   Some Triton versions miscompile the gated backward pass on Hopper, so check
   its error together with its time.

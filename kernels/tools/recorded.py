@@ -1,4 +1,4 @@
-"""Tables of a record that `lra.costs --onchip` measured on a chip.
+"""Prints tables of a record that `lra.costs --onchip` measured on a chip.
 
   python -m kernels.tools.recorded kernels/results/h200.json
 
@@ -19,7 +19,8 @@ COLUMNS = ('out', 'state', *errors.GRADIENTS, 'masked')
 def table(record):
   """Returns markdown lines of the largest errors.
 
-  `record` is from `lra.costs.onchip.run`; KeyError without the stage `errors`.
+  `record` is a result of `lra.costs.onchip.run`. Raises KeyError if it lacks
+  the stage `errors`.
   """
   groups = {}
   for row in record['errors']['rows']:
@@ -60,9 +61,10 @@ def _largest(rows, name):
 
 
 def times(record):
-  """Returns markdown lines of microseconds of all kernels, one per shape.
+  """Returns a table of the kernels' times in microseconds, a line per shape.
 
-  `record` is from `lra.costs.onchip.run`; KeyError without the stage `kernels`.
+  `record` is a result of `lra.costs.onchip.run`. Raises KeyError if it lacks
+  the stage `kernels`.
   """
   run = record['kernels']
   timed = [row for row in run['rows'] if 'us' in row]
@@ -103,7 +105,8 @@ def times(record):
 def layers(record):
   """Returns markdown lines of the times of whole layers, one per layer.
 
-  `record` is from `lra.costs.onchip.run`; KeyError without the stage `layers`.
+  `record` is a result of `lra.costs.onchip.run`. Raises KeyError if it lacks
+  the stage `layers`.
   """
   run = record['layers']
   lines = [f'{record["device"]}, JAX {run["packages"]["jax"]}, bfloat16.', '',

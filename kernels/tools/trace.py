@@ -1,4 +1,4 @@
-"""Time of each kernel of a program, from a trace of the device."""
+"""Measures the time of each kernel of a program, from a trace of the device."""
 
 import collections
 import pathlib

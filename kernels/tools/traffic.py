@@ -14,7 +14,7 @@ TENSORS = {'fwd': 4, 'bwd': 7, 'fwd+bwd': 11}
 
 def floor(op, direction, shape, itemsize=2):
   """Returns the bytes that the operands and results of a pass take at least."""
-  del op  # equal for all three, since states could be recomputed
+  del op  # equal for all ops, since states could be recomputed
   tensor = shape[0] * shape[1] * shape[2] * shape[3] * itemsize
   return TENSORS[direction] * tensor
 

@@ -3,7 +3,7 @@
   python -m kernels.tools.triton_report --cards a100,h200 --widths 32,64,128
 
 compiles every program, runs ptxas on XLA's PTX, prints a table, and fails if a
-kernel spills or a program copies an operand. Needs the wheels of the extra
+kernel spills or a program copies an operand. It needs the wheels of the extra
 `aot-cuda`. XLA reads the folder for PTX only once, so the command restarts
 itself in a new process for every card.
 """
@@ -92,7 +92,8 @@ def programs(op, width, dtype, packed, masked):
 
 
 def _norm_project(width, dtype):
-  """Returns `programs` of RMS norm and projection; E and D are `width`."""
+  """Returns the program and arguments of `norm_project`; E and D are `width`.
+  """
 
   def step(o, weight, bias, dy):
     def forward(o, weight, bias):
@@ -109,7 +110,7 @@ def _norm_project(width, dtype):
 
 
 def _layer(op, width, dtype):
-  """Returns `programs` of layers without a public function."""
+  """Returns the program and arguments of a layer without a public function."""
 
   def tokens(width):
     return jax.ShapeDtypeStruct((*SHAPE[:2], width), dtype)
@@ -190,7 +191,8 @@ def _row(card, folder, op, width, dtype, packed, masked):
 
 
 def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
-  """Returns rows computed in a new process; see `h200.rows_of`."""
+  """Compiles the programs for a card in a new process and returns their rows.
+  """
   with tempfile.TemporaryDirectory() as folder:
     flags = f'{FLAGS} --xla_dump_to={folder}'
     return h200.rows_of('kernels.tools.triton_report',

@@ -11,7 +11,7 @@ from kernels.tools.errors import relative_rms
 
 @pytest.mark.parametrize('count', (1, 16, 17, 40, 300))
 def test_prefix_is_the_recurrence(count):
-  """Lengths give trees of 1, 2 and 3 levels; the last group is shorter."""
+  """The lengths give trees of 1, 2 and 3 levels, and full or shorter groups."""
   rng = np.random.default_rng(count)
   x = rng.standard_normal((2, count, 3, 4, 5)).astype(np.float32)
   slopes = np.array([0.0, 1e-3, 0.2], np.float32)

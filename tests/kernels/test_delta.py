@@ -1,4 +1,4 @@
-"""The delta rules against a float64 recurrence, token by token."""
+"""Compares the delta rules with a recurrence over tokens in float64."""
 
 import dataclasses
 
@@ -22,10 +22,10 @@ REFERENCES = {
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """Random operands; masked tokens hold NaN.
+  """Settings of random operands; masked tokens hold NaN.
 
-  `decay` is the mean log decay of a token: 0 for none. `beta` is its largest
-  value.
+  `decay` is the mean log decay of a token, 0 for no decay. `beta` is the
+  largest possible beta of a token.
   """
 
   length: int
@@ -47,7 +47,7 @@ class Case:
 
 
 def _operands(case):
-  """Positional arguments, keywords, and gradients of results."""
+  """Returns positional arguments, keywords, gradients of both results."""
   rng = np.random.default_rng(case.length)
   lead = 3, case.length, case.heads
 
@@ -177,14 +177,15 @@ def test_chunks_of_accelerators(case, monkeypatch):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('case', [FEW[i] for i in (0, 2, 5, 7)], ids=str)
 def test_segments(case, monkeypatch):
-  """Several segments of several chunks, the last of them shorter."""
+  """Several segments, the last of them shorter, give the reference's results.
+  """
   monkeypatch.setattr(xla_delta, 'SEGMENT', 48)
   check(case)
 
 
 @pytest.mark.parametrize('rule', sorted(FUNCTIONS))
 def test_the_reference_has_the_gradients_of_its_recurrence(rule):
-  """Compares them with finite differences, in float64."""
+  """Compares the reference's gradients with finite differences."""
   case = Case(6, rule, decay=-0.3, channels=True, beta=1.5)
   arrays, named, do, dlast = _operands(case)
   mask = named['mask']
@@ -218,7 +219,7 @@ def test_the_reference_has_the_gradients_of_its_recurrence(rule):
 
 
 def test_both_rules_agree():
-  """The delta rule as a general one, without decay and with one."""
+  """A general delta rule with k * beta, -k, beta * k equals the delta rule."""
   (q, k, v), named, *_ = _operands(Case(40, mask=False, state=False))
   beta = named['beta'][..., None]
   want = kernels.delta_rule(q, k, v, **named)
@@ -246,7 +247,7 @@ def test_second_half_from_the_state_of_the_first():
 
 
 def test_a_decay_to_nothing():
-  """exp(-inf) = 0: a token forgets all, and gradients are numbers."""
+  """A log decay of -inf forgets all before the token; gradients are finite."""
   case = Case(40, decay=-0.1, mask=False, state=False)
   (q, k, v), named, do, _ = _operands(case)
   named['log_decay'] = named['log_decay'].at[:, 17].set(-jnp.inf)

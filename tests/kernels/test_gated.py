@@ -1,4 +1,4 @@
-"""Gated linear attention against its float64 recurrence, token by token."""
+"""Compares gated linear attention with a float64 recurrence over tokens."""
 
 import dataclasses
 
@@ -20,9 +20,9 @@ SCALE = 0.7
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """Random operands; masked tokens hold NaN.
+  """Settings of random operands; masked tokens hold NaN.
 
-  `strongest` is the largest log decay of a token, with another sign.
+  `strongest` is minus the smallest possible log decay of a token.
   """
 
   length: int
@@ -41,7 +41,7 @@ class Case:
   def bound(self):
     if self.dtype == 'bfloat16':
       return 8e-3
-    # Sums of a chunk's log decays lose digits of their differences.
+    # The difference of two sums of log decays has fewer exact digits.
     return 5e-6 if self.channels or self.strongest <= 1 else 1e-4
 
 
@@ -96,7 +96,7 @@ def check(kernel, case):
     assert np.isfinite(x).all(), name
     if name == 'dstate' and not case.state:
       continue
-    # Weak gradients of strong gates are sums of large terms.
+    # Gradients of strong gates are small, but sums of large terms.
     found = errors.relative_rms(x, y)
     assert found < case.bound, (name, found)
     if case.mask and name not in ('state', 'dstate'):
@@ -133,7 +133,7 @@ def test_xla(case):
 
 @pytest.mark.parametrize('channels', [False, True])
 def test_several_segments(channels, monkeypatch):
-  """As on accelerators, where chunks of channels are longer."""
+  """Runs several segments, with the longer chunks of accelerators."""
   monkeypatch.setattr(xla_gated, 'CHUNKS', 2)
   monkeypatch.setattr(xla_gated.channels.dispatch, 'platform', lambda: 'gpu')
   monkeypatch.setattr(xla_gated.scalar, 'chunk', lambda: 16)
@@ -141,7 +141,7 @@ def test_several_segments(channels, monkeypatch):
 
 
 def test_the_reference_has_the_gradients_of_its_recurrence():
-  """Compares them with finite differences, in float64."""
+  """Compares the reference's gradients with finite differences."""
   rng = np.random.default_rng(0)
   for channels in (False, True):
     q, k = rng.standard_normal((2, 2, 6, 2, 3))

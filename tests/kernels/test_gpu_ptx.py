@@ -79,7 +79,7 @@ PRODUCT = """
 """
 FINISH = 'wgmma.wait_group.sync.aligned 0;\n'
 FENCE = 'fence.proxy.async.shared::cta;\n'
-# name -> (program without a race, program with one, error message)
+# name -> (program without a race, program with a race, error message)
 CASES = {
   'scratch indexed by the thread of the warpgroup': (
     'st.shared.b32 [%r7], %r1; bar.sync %r4, 128; ld.shared.b32 %r9, [%r7];',

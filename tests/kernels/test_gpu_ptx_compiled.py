@@ -22,7 +22,7 @@ def _need_compiler(monkeypatch):
 
 
 def _column_sums(warpgroups, scratch):
-  """Kernel that sums [64, 64] over rows -> [64], one tile per warpgroup."""
+  """Returns a kernel that sums a tile [64, 64] per warpgroup over its rows."""
   from jax.experimental.pallas import mosaic_gpu as plgpu
 
   def body(x_ref, out_ref):

@@ -43,7 +43,7 @@ CASES = [
 
 @pytest.fixture
 def simulator():
-  """Returns a context manager: the interpreter, which stops at a data race."""
+  """Returns a maker of contexts whose interpreter stops at a data race."""
   try:
     with kernels.target('gpu', 'any'):
       hopper_call.supported((1, 1, 1, 64), jnp.bfloat16)

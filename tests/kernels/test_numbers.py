@@ -134,7 +134,7 @@ def test_simulator_finds_a_grid_axis_wrongly_marked_parallel(monkeypatch, seed):
 @each_kernel
 @pytest.mark.parametrize('feature_map', ('relu', 'identity'))
 def test_other_feature_maps(feature_map, kernel):
-  """Only relu is normalised: sums of other maps may be 0 or negative."""
+  """relu and identity equal float64; sums of identity cannot normalise."""
   arrays, named, _ = errors.operands('linear', Case(130, 2, 64, 'float32'))
   options = {
     'feature_map': feature_map,

@@ -19,7 +19,7 @@ def _jax_draws(key, count, shape):
 
 
 def _is_loop(draw, *args):
-  """Whether the words come from a loop over rows, not JAX's generator."""
+  """Returns whether the words come from a loop over rows, not from JAX."""
   text = str(jax.make_jaxpr(draw)(*args))
   assert ('scan[' in text) != ('random_bits[' in text)
   return 'scan[' in text

@@ -18,7 +18,7 @@ NAMES = ('h', 'dx', 'da', 'last', 'dstate')
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """Random operands; masked tokens and padding hold NaN."""
+  """Settings of random operands; masked tokens and padding hold NaN."""
 
   length: int
   width: int = 40
@@ -167,7 +167,7 @@ def test_xla(case):
 
 @pytest.mark.parametrize('case', FEW, ids=str)
 def test_chunks(case, monkeypatch):
-  """The chunked scan of accelerators, with a shorter last chunk."""
+  """Runs the chunked scan of accelerators, with a shorter last chunk."""
   monkeypatch.setattr(xla_scan, 'CHUNK', 16)
   monkeypatch.setattr(xla_scan.dispatch, 'platform', lambda: 'gpu')
   monkeypatch.setattr(xla_scan.dispatch, '_warn_once', lambda _: None)

@@ -20,7 +20,7 @@ NAMES = ('out', 'dq', 'dk', 'dv', 'dbias')
 
 
 def _inputs(length, keys, dtype=np.float32):
-  """Returns q, k, v, bias, mask, do; the last example has no true key."""
+  """Returns q, k, v, bias, mask, do; the last example has only masked keys."""
   rng = np.random.default_rng(0)
   q, k, v, do = (
     rng.normal(size=(3, n, 2, d)).astype(dtype)

@@ -1,4 +1,4 @@
-"""Tests dropout of attention weights: which, how often, and gradients."""
+"""Tests dropout of attention weights: the choice, the rate, the gradients."""
 
 import functools
 

@@ -27,7 +27,7 @@ ODD = [('v5e', op, 2001, 64) for op in FUNCTIONS] + [
 ]
 # Bytes moved, in tensors [B, L, H, Dh]: 4 or 7, plus mask and states.
 MOST = {'forward': 4.1, 'backward': 7.4}
-MOST_SHORT = {'forward': 4.1, 'backward': 8.5}  # states count more
+MOST_SHORT = {'forward': 4.1, 'backward': 8.5}  # states are a larger share
 
 
 def _compiled(target, op, direction, length, width, dtype=jnp.bfloat16):
@@ -127,7 +127,7 @@ def test_any_head_width_compiles_with_all_there_is(op, heads, width, dtype):
   """Packed calls with biases and states compile for any head width."""
   text = _everything('v5e', op, (2, 1000, heads, width), dtype)
   assert text.count('custom_call_target="tpu_custom_call"') == 2
-  if 128 <= heads * width <= 1024:  # narrower arguments lie otherwise
+  if 128 <= heads * width <= 1024:  # narrower arguments have another layout
     tensor = 2 * 1000 * heads * width * jnp.dtype(dtype).itemsize
     assert not hlo.copies(text, tensor)
 

@@ -125,7 +125,10 @@ def test_every_block_is_moved_once(op, direction, form, monkeypatch):
 @pytest.mark.parametrize('direction', ('fwd', 'bwd'))
 @pytest.mark.parametrize('op', ('linear', 'lightning'))
 def test_two_cores_move_no_more(op, direction, monkeypatch):
-  """But for half of the rows once more, for lightning's state between them."""
+  """Two cores move each block once, but lightning reads half of the rows again.
+
+  It needs them for the state between the halves.
+  """
   monkeypatch.setattr(tpu, 'cores', lambda: 2)
   shape = 1, 8192, 2, 128
   calls = _traffic(op, direction, 'packed', shape, monkeypatch)
@@ -137,7 +140,7 @@ def test_two_cores_move_no_more(op, direction, monkeypatch):
 
 
 def test_rows_of_no_whole_registers_are_moved_once_a_sweep(monkeypatch):
-  """Packed, H * Dh = 64: both sweeps of linear attention read all of a row."""
+  """If H * Dh = 64 is no multiple of 128, a sweep reads whole packed rows."""
   shape = 2, 4096, 4, 16
   tensor = np.prod(shape) * 2
   for direction, least in (('fwd', 2 * 3 + 1), ('bwd', 2 * 4 + 3)):
@@ -147,7 +150,7 @@ def test_rows_of_no_whole_registers_are_moved_once_a_sweep(monkeypatch):
 
 
 def _traffic(op, direction, form, shape, monkeypatch):
-  """Bytes moved by name, of every kernel of a pass."""
+  """Returns, for every kernel of a pass, a dict from operand to bytes moved."""
   calls = []
   run = tpu.call
 
@@ -175,7 +178,7 @@ def _traffic(op, direction, form, shape, monkeypatch):
 
   def backward(mask, do, *arrays):
     pull = jax.vjp(lambda *a: attend(mask, *a), *arrays)[1]
-    calls.clear()  # those of the forward pass
+    calls.clear()  # drops the calls of the forward pass
     return pull(do)
 
   with errors.simulated('pallas_tpu'):

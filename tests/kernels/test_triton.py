@@ -1,9 +1,9 @@
-"""The Triton kernels in Pallas' interpreter.
+"""Runs the Triton kernels in Pallas' interpreter.
 
-The interpreter runs the bodies that a GPU runs. Arrays that no program has
-written, and what lies behind the end of one, hold NaN; the rows of a sequence
-lie behind those of the one before, so that a block that runs over its end
-meets them. Products of float32 split their operands as TF32x3 does.
+The interpreter runs the bodies that a GPU runs. Memory that no program has
+written holds NaN, and so does memory after the end of an array. The rows of
+sequences follow each other, so a block that reaches past the end of its
+sequence meets the next one. float32 matmuls split operands as TF32x3 does.
 """
 
 import functools
@@ -29,7 +29,7 @@ PACKED = {
   'simpletron': kernels.simpletron_attention_packed,
   'lightning': kernels.lightning_attention_packed,
 }
-# (op, case, into how many parts L is cut; None = what the kernels choose)
+# (op, case, number of parts of L; None: the kernels choose)
 QUICK = [
   ('linear', Case(70, 2, 48, 'float32', 'empty', 1), None),
   ('linear', Case(260, 1, 64, 'bfloat16', 'ragged', 2, 1), 3),
@@ -43,8 +43,10 @@ MASKS = ('full', 'ragged', 'empty')
 
 
 def _cases():
-  """Every width and all lengths, masks and part counts in turn; each operation
-  has each width in one of the dtypes."""
+  """Yields cases of every width, with lengths, masks and part counts in turn.
+
+  Each operation has each width in one of the two dtypes.
+  """
   for n, width in enumerate(WIDTHS):
     for m, dtype in enumerate(('float32', 'bfloat16')):
       for op in OPS:
@@ -95,10 +97,10 @@ def _broken(case, op):
 @pytest.mark.full
 @pytest.mark.parametrize('op', OPS)
 def test_the_simulator_finds_faults(op, simulated, monkeypatch):
-  """The tests above can fail."""
+  """With faults put into the kernels, errors exceed their bounds."""
   case = Case(70, 2, 48, 'float32', 'empty', 1)
   place = triton.Place
-  with monkeypatch.context() as fault:  # masked tokens, rows behind the end
+  with monkeypatch.context() as fault:  # masked tokens, rows past the end
     fault.setattr(place, 'valid', lambda *_: None)
     assert _broken(case, op)
   with monkeypatch.context() as fault:  # a block of rows in the wrong place
@@ -167,7 +169,7 @@ def test_packed_is_apart_and_sums_the_gradient_of_the_bias(
 
 
 def _states(op):
-  """Operands with a mask, and a state in front of them."""
+  """Returns (mask, (q, k, v, state before the first token))."""
   (q, k, v, _), named, _ = _arrays(op)
   rng = np.random.default_rng(0)
   b, _, h, d = q.shape
@@ -181,7 +183,7 @@ def _states(op):
   'op', ['linear', *(pytest.param(op, marks=FULL) for op in OPS[1:])]
 )
 def test_states_and_their_gradients(op, simulated):
-  """Those of plain XLA."""
+  """Results, states and all gradients equal those of plain XLA."""
   mask, arrays = _states(op)
 
   def run(kernel):
@@ -199,7 +201,7 @@ def test_states_and_their_gradients(op, simulated):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('scale', (1e-20, 0.0))
 def test_no_scale_is_too_small(scale, simulated):
-  """Its square is 0 in float32."""
+  """Gradients are right even if the scale's square is 0 in float32."""
   (q, k, v, do), named, _ = errors.operands(
     'linear', Case(40, 1, 16, 'float32', 'full', 0)
   )
@@ -246,7 +248,7 @@ def test_two_halves_are_the_whole(simulated, monkeypatch):
 
 @pytest.mark.parametrize('packed', (False, pytest.param(True, marks=FULL)))
 def test_silu_in_the_kernel_is_silu_outside(packed, simulated):
-  """Masked tokens hold NaN, also where the gradient looks at them again."""
+  """NaN in masked tokens reaches no output and no gradient."""
   case = Case(70, 2, 48, 'float32', 'ragged', 3)
   (q, k, v, _), named, _ = errors.operands('lightning', case)
   arrays = [jnp.stack([q, k, v], axis=2)] if packed else [q, k, v]
@@ -274,7 +276,7 @@ def test_silu_in_the_kernel_is_silu_outside(packed, simulated):
 def test_silu_where_several_gradients_are_made_at_once(
   width, form, parts, simulated, monkeypatch
 ):
-  """Compares bfloat16 with float64: SiLU, states and the bias's gradient."""
+  """Compares bfloat16 results, with SiLU, states and a bias, with float64."""
   _cut(monkeypatch, parts)
   case = Case(150, 2, width, 'bfloat16', 'ragged', 3)
   arrays, named, dfinal = errors.operands('lightning', case)

@@ -33,9 +33,9 @@ def test_reports_are_read():
   assert bad == triton_report.Kernel('bad', 255, 36, (product,), 0)
 
 
-# Bytes that a thread may spill: TF32x3 holds every operand twice, and where
-# lightning attention also has SiLU, mask and bias, compute capability 12.0
-# needs more than the 255 registers there are.
+# Bytes that a thread may spill. TF32x3 holds every operand twice. Lightning
+# attention with SiLU, mask and bias needs more than the 255 registers of a
+# thread on compute capability 12.0.
 SPILLS = {'bfloat16': 0, 'float32': 64}
 SPILLS_12 = 160
 COMPILED = {
@@ -67,7 +67,7 @@ def test_compiled(card):
 LAYERS = {
   'layer_norm': ((64, 96, 512), 0),
   'embedding': ((64, 512), 48),
-  'dense': ((32, 64), 384),  # 64 x 192 of bfloat16
+  'dense': ((32, 64), 384),  # spilled for W [64, 192] in bfloat16
 }
 
 

@@ -24,7 +24,7 @@ def test_taking_by_place_undoes_taking_by_order():
 
 
 def test_token_before():
-  """Padding is passed over; at the ends there is no token."""
+  """Padding is skipped; a token without one before it gets 0."""
   x = np.arange(1.0, 21.0, dtype=np.float32).reshape(4, 5)
   np.testing.assert_array_equal(arrays.token_before(x, MASK), [
       [0, 1, 1, 3, 4], [0] * 5, [0, 11, 12, 13, 14], [0, 0, 0, 0, 19]])

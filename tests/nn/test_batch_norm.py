@@ -1,4 +1,4 @@
-"""BatchNorm in the encoder, in training steps and in whole runs."""
+"""Tests BatchNorm alone, in training steps and in whole runs."""
 
 import functools
 
@@ -26,7 +26,7 @@ def _case(rows=4, length=7, width=6):
 
 
 def _exact(x, mask, scale, bias, rows):
-  """Norm at all positions, and mean and variance of each group, float64."""
+  """Returns the norm, and mean and variance averaged over groups, float64."""
   y, moments = np.empty(x.shape), []
   for first in range(0, len(x), rows):
     group = slice(first, first + rows)
@@ -39,7 +39,7 @@ def _exact(x, mask, scale, bias, rows):
 
 @pytest.mark.parametrize('rows', [0, 2, 1])
 def test_training_equals_float64_with_padding(rows):
-  """Results, running statistics, and gradients along random directions."""
+  """Outputs, running statistics and directional derivatives equal float64."""
   params, stats, x, mask, dy = _case()
   dy *= mask[..., None]  # nothing reads padding
   module = BatchNorm(momentum=0.8, rows=rows)
@@ -80,7 +80,7 @@ def test_evaluation_uses_running_statistics():
 
 @functools.cache
 def _step(microbatch, *, mesh=(), examples=0, task='listops', place='pre'):
-  """Gradient, sums and statistics of one batch of 8."""
+  """Returns the gradient, sums and statistics of one batch of 8."""
   c = small.config('simpletron', task, batch_size=8, microbatch_size=microbatch,
                    eval_batch_size=8)
   c.encoder.update(norm='batch', norm_examples=examples, norm_place=place,
@@ -114,7 +114,7 @@ def test_no_microbatch_changes_a_step(place):
   _same(two, one)
   _same(four, one)
   with pytest.raises(AssertionError):
-    _same(_step(8, place=place), one)  # statistics of eight are others
+    _same(_step(8, place=place), one)  # eight share statistics here
 
 
 @pytest.mark.every(8)
@@ -181,7 +181,10 @@ def _run_config(data_dir):
 @pytest.mark.full
 def test_a_killed_run_resumes_with_its_running_statistics(
     mini_data, tmp_path, monkeypatch):
-  """Bit for bit; and what is loaded afterwards scores what was recorded."""
+  """A killed run ends bit for bit like a whole one.
+
+  The model loaded afterwards has the recorded test accuracy.
+  """
   c = _run_config(mini_data)
   whole, broken = tmp_path / 'whole', tmp_path / 'broken'
   result = train.train(small.experiment(c, whole))
@@ -201,7 +204,7 @@ def test_a_killed_run_resumes_with_its_running_statistics(
 
 @pytest.mark.full
 def test_running_statistics_are_means_over_the_groups_of_a_step():
-  """By compiled steps, of one microbatch and of several."""
+  """One microbatch and four give equal statistics after a compiled step."""
   found = []
   for micro in (8, 2):
     c = small.config('simpletron', 'listops', batch_size=8,

@@ -53,7 +53,7 @@ def test_another_order_of_the_weights_and_another_dtype(dtype):
   assert dx.dtype == dkernel.dtype == dtype
   x, kernel, g = (np.asarray(a, np.float64) for a in (x, kernel, g))
   small.assert_close(y, x @ kernel.T)
-  tolerance = 1e-5 if dtype == np.float32 else 0.01  # they are rounded
+  tolerance = 1e-5 if dtype == np.float32 else 0.01  # gradients are rounded
   small.assert_close(dx, g @ kernel, tolerance)
   small.assert_close(
       dkernel, g.reshape(-1, OUTS).T @ x.reshape(-1, INS), tolerance)

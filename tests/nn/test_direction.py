@@ -1,4 +1,4 @@
-"""Layers that alternate between the two directions."""
+"""Tests models whose layers alternate between the two directions."""
 
 import functools
 
@@ -23,7 +23,10 @@ LENGTH, WIDTH = 12, 8
 
 @functools.cache
 def _run(model, direction, layer, conv_width=0):
-  """Block of one model: a compiled function of x and mask, and a Jacobian."""
+  """Returns two compiled functions of x and mask for one block of a model.
+
+  The first returns the output, the second its Jacobian by the input.
+  """
   c = small.config(model, 'listops')
   c.model.direction = direction
   block = Block(
@@ -37,7 +40,7 @@ def _run(model, direction, layer, conv_width=0):
   variables = jax.tree.map(
       lambda v: 0.3 * rng.standard_normal(v.shape, np.float32), variables)
   apply = lambda x, mask: block.apply(variables, x, mask, False, mask)[0]
-  # How far each token changes a sum of another's channels.
+  # Derivatives of each token's weighted channel sum by the input of all tokens.
   weight = np.float32(rng.standard_normal(WIDTH))
   seen = lambda x, mask: jax.jacobian(
       lambda x: (apply(x, mask) * weight).sum((0, 2)))(x)

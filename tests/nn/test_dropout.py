@@ -83,7 +83,7 @@ def test_gradient_and_dtype(platform):
 
 @pytest.mark.parametrize('platform', ('cpu', 'gpu'))
 def test_tied_tokens_drop_what_one_token_would(platform):
-  """And so do their gradients."""
+  """All tokens share one mask, in the output and in the gradient."""
   key, x = jax.random.key(5), jnp.ones((3, 17, 63))
   with kernels.target(platform):
     y, pull = jax.vjp(lambda x: dropout.drop(key, x, 0.3, tied=True), x)

@@ -70,7 +70,7 @@ def test_pair_features():
 
 @pytest.mark.parametrize('width', [8, 7])
 def test_sinusoidal_positions_are_the_papers(width):
-  """PE(p, 2i) = sin(p / 10000^(2i / D)), PE(p, 2i + 1) the cosine."""
+  """Compares with sines, then cosines, of p / 10000^(2i / D)."""
   table = encoder.sinusoidal_positions(50, width)
   half = -(-width // 2)
   for p in (0, 1, 49):
@@ -128,7 +128,7 @@ def _reference_case(task, fields):
 @pytest.mark.every(5)
 @pytest.mark.parametrize('case', CASES)
 def test_encoder_and_head_equal_float64(case):
-  """Logits, and derivatives along random directions of the parameters."""
+  """Logits and directional derivatives by the parameters equal float64."""
   p, params, tokens, reference = _reference_case(*CASES[case])
   classes = p.objective.task.num_classes
   cotangent = np.random.default_rng(1).normal(size=(3, classes))
@@ -156,10 +156,10 @@ DROPOUT = ('embedding', 'mixer', 'hidden', 'mlp')  # in order of their calls
 
 
 def _with_dropout_at(site, p, params, tokens):
-  """Logits in training with a known dropout at one place and none elsewhere.
+  """Returns training logits with a known dropout at one place, none elsewhere.
 
   Returns:
-    The logits and what multiplied the array there.
+    The logits, and the factor of the array at that place.
   """
   factors, shapes = [], []
 
@@ -183,7 +183,7 @@ def _with_dropout_at(site, p, params, tokens):
 
 @pytest.mark.parametrize('site', DROPOUT)
 def test_dropout_acts_on(site):
-  """The output of the embedding and the mixer, and both layers of the MLP."""
+  """Dropout acts on the outputs of embedding, mixer and both MLP layers."""
   p, params, tokens, reference = _reference_case(
       'listops', dict(dropout=0.5, pooling='mean'))
   got, factor = _with_dropout_at(site, p, params, tokens)
@@ -241,7 +241,7 @@ def test_unmasked_padding_takes_part():
 
 @pytest.mark.parametrize('head,features', [('concat', 2), ('nli', 4)])
 def test_parameters_of_the_retrieval_transformer(head, features):
-  """The count of SimpleTRON's retrieval model, written out by hand."""
+  """The count of SimpleTRON's retrieval model equals a sum by hand."""
   import importlib
   c = importlib.import_module('configs.transformer').get_config('retrieval')
   c.encoder.head = head

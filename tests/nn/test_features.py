@@ -17,7 +17,7 @@ DRAWS = 4000
 
 
 def _points(count=6, seed=0):
-  """Pairs of points [count, WIDTH], not far apart."""
+  """Returns pairs of points with small norms, [2, count, WIDTH]."""
   rng = np.random.default_rng(seed)
   return 0.6 * rng.normal(size=(2, count, WIDTH)).astype(np.float32)
 
@@ -27,7 +27,7 @@ def _one_head(x):
 
 
 def _estimates(feature, draw, num_frequencies):
-  """phi(x) . phi(y) of each pair for DRAWS independent sets: [DRAWS, N]."""
+  """Returns phi(x) . phi(y) of N pairs for random feature sets: [DRAWS, N]."""
   points = _points()
 
   def one(key):
@@ -65,7 +65,7 @@ def test_estimates_are_unbiased_and_their_variance_falls_as_1_over_m(
   few, many = (_estimates(feature, draw, m) for m in (8, 32))
   error = few.std(0) / np.sqrt(DRAWS)
   assert (np.abs(few.mean(0) - want) <= 5 * error).all()
-  assert few.std(0).min() > 1e-3  # it is an estimate
+  assert few.std(0).min() > 1e-3  # not the exact kernel
   assert 1.8 < np.median(few.std(0) / many.std(0)) < 2.2  # sqrt(32 / 8) = 2
 
 
@@ -132,7 +132,7 @@ def test_cosines_and_sines_are_exact_to_float32_with_their_derivatives():
 
 
 def _unstable(log_q, log_k, v, mask):
-  """Attention from the logarithms in float64, by log-sum-exp."""
+  """Computes attention from the logarithms of features, by log-sum-exp."""
   logits = log_q[:, :, None] + log_k[:, None]  # [B, L, S, H, F]
   top = logits.max(-1)
   logits = top + np.log(np.exp(logits - top[..., None]).sum(-1))

@@ -12,7 +12,7 @@ X = jax.random.normal(jax.random.key(0), (2, 7, 12))
 
 
 class _Flax(nn.Module):
-  """Queries, keys and values, and back, by `nn.DenseGeneral`."""
+  """Projects to queries, keys and values, and back, by `nn.DenseGeneral`."""
   dtype: jnp.dtype
 
   @nn.compact

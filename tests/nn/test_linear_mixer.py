@@ -28,7 +28,7 @@ MIXERS = {
 
 
 def _run(mixer, params):
-  """Output, and the gradients of parameters and input."""
+  """Returns the output, and gradients of parameters and input."""
 
   def loss(params, x):
     y = mixer.apply(params, x, MASK, train=True)

@@ -67,7 +67,7 @@ def test_it_is_that_of_flax(dtype, said):
 
 
 def _beside(params, x, dy, dx, dtype=None, interpret=True):
-  """x and its norm on a GPU, and gradients of parameters and x."""
+  """Returns x and its norm on a GPU, and gradients of parameters and x."""
   with kernels.target('gpu', interpret):
     out, pull = jax.vjp(lambda params, x: LayerNorm(dtype=dtype).apply(
         {'params': params}, x, beside=True), params, x)
@@ -138,7 +138,7 @@ def test_beside_a_sum_over_a_mesh():
 
 
 def test_beside_a_sum_in_a_shard_map_that_checks_what_varies():
-  """Only traces: tracing does the check, and the interpreter cannot run it."""
+  """Traces only: tracing does the check, and the interpreter cannot run it."""
   params, x, dy, dx = _tokens((4, 21, 48), jnp.float32)
   split, whole = PartitionSpec('data'), PartitionSpec()
   run = jax.shard_map(

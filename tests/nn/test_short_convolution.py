@@ -1,4 +1,4 @@
-"""The short convolution against a sum written out in float64."""
+"""Compares the short convolution with an explicit sum in float64."""
 
 import jax
 import jax.numpy as jnp

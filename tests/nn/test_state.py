@@ -1,7 +1,7 @@
-"""State sizes against numbers counted elsewhere.
+"""Compares state sizes with numbers counted in other ways.
 
-Those are the states that kernels return, the arrays that attention is called
-with, and the keys that an algorithm step by step has to keep.
+The tests count states that kernels return, arrays that attention reads, and
+keys that a step-by-step algorithm has to keep.
 """
 
 import functools
@@ -32,13 +32,13 @@ def _mixer(name, **options):
 
 
 def _numbers(tree):
-  """Numbers in arrays, two for each complex one."""
+  """Counts the numbers in arrays; a complex number counts as two."""
   return sum(x.size * (1 + jnp.iscomplexobj(x))
              for x in jax.tree_util.tree_leaves(tree))
 
 
 def _spy(monkeypatch, mixer, name, count):
-  """Calls `count(kernel, *arguments)` when the mixer runs kernels of a name.
+  """Calls `count(kernel, *arguments)` whenever the mixer runs `kernels.<name>`.
   """
   x, mask = mixer_oracle.ragged(LENGTH, width=WIDTH)
   init = functools.partial(mixer.init, train=False)
@@ -120,9 +120,10 @@ def test_sums_over_features(monkeypatch, model):
 
 
 def _most_kept(seen):
-  """Keys kept at once to answer queries in order, from a matrix [L, L].
+  """Returns the most keys kept at once to answer queries in order.
 
-  A query is answered when its last key is read.
+  Entry (i, j) of `seen`, bool [L, L], is whether query i sees key j. A query is
+  answered when its last key is read.
   """
   length = len(seen)
   answered = np.array([max([i, *np.flatnonzero(row)])
@@ -162,7 +163,7 @@ def test_patterns_of_all_heads(model):
 
 
 def _without(pattern):
-  """The matrix of a pattern, whose global queries see themselves only."""
+  """Returns a pattern's matrix, but global queries see only themselves."""
   seen = pattern.mask(LENGTH)
   few = pattern.global_queries
   seen[:few] = np.eye(LENGTH, dtype=bool)[:few]
@@ -172,7 +173,7 @@ def _without(pattern):
 @pytest.mark.parametrize('direction, states', [
     ('causal', 1), ('bidirectional', 2)])
 def test_rank_of_what_s4d_hands_on(direction, states):
-  """The rank from inputs up to a token to outputs behind it is the state."""
+  """The state size is the rank of the map from past inputs to later outputs."""
   step = np.exp([0.1 + 0.7j, 0.02 + 0.1j] - np.ones(2))  # of two modes
   place = np.arange(16)
   hankel = (2 * step ** (place[:, None, None] + place[:, None])).real.sum(-1)
@@ -181,7 +182,7 @@ def test_rank_of_what_s4d_hands_on(direction, states):
 
 
 class _Plain(nn.Module):
-  """A mixer that does not say its state."""
+  """A mixer without `state_size`."""
 
 
 class _Wrong(nn.Module):

@@ -1,6 +1,7 @@
 """Prints the races in the GPU kernels, and fails if there is one.
 
-Needs the wheels of the extra `aot-cuda`, and restarts itself in a new process.
+It needs the wheels of the extra `aot-cuda`. It restarts itself in a new
+process.
 """
 
 import json

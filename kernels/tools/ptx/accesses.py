@@ -77,7 +77,7 @@ def _finish(machine, warp, groups, count):
 
 
 def _operands(warp, instruction):
-  """Returns the cells of the operands in shared memory."""
+  """Yields the cells of each operand in shared memory."""
   _, a, b, _, _, _, *transposed = instruction.operands
   columns = int(re.search(r'n(\d+)', instruction.op[4])[1])
   if not a.startswith('{'):
@@ -88,7 +88,8 @@ def _operands(warp, instruction):
 def _tile(warp, instruction, descriptor, rows, transposed):
   """Returns the cells of the swizzle atoms that hold an operand.
 
-  It has 16 columns of `rows` rows or, if transposed, 16 rows of 64 columns.
+  The operand has 16 columns of `rows` rows or, if transposed, 16 rows of 64
+  columns.
   """
   value = warp.value(descriptor)
   if not isinstance(value, int):

@@ -5,7 +5,8 @@ import os
 from kernels.tools import h200
 from kernels.tools.ptx import parse, run
 
-# B, L, H: a ragged length, longer than the ring; few heads, cut into parts.
+# (B, L, H): a ragged length that is longer than the ring buffer; few heads, so
+# that L is cut into parts.
 SHAPES = ((32, 449, 4), (1, 1088, 2))
 ENVIRONMENT = {**h200.ENVIRONMENT, 'MOSAIC_GPU_DUMP_PTX': '1'}
 

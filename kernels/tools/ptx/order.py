@@ -15,8 +15,9 @@ WARPGROUP = 128
 class Barrier:
   """An mbarrier: a phase ends when all threads arrived and all bytes came.
 
-  `agent` is the index, in vector clocks, of the copies that report to it;
-  `passed` the vector clock merged over those who arrived in the last phase.
+  `agent` is the index in vector clocks that stands for the copies to this
+  barrier. `passed` is the merged vector clock of all that arrived in the last
+  phase.
   """
 
   def __init__(self, count, agent, agents):

@@ -1,7 +1,7 @@
 """Reads PTX, the assembly language of NVIDIA's virtual machine.
 
-Extracts from each kernel the instructions, labels, shared variables and threads
-that `kernels.tools.ptx.run` needs. PTX ISA: docs.nvidia.com/cuda.
+It extracts from each kernel the instructions, labels, shared variables and
+threads that `kernels.tools.ptx.run` needs. PTX ISA: docs.nvidia.com/cuda.
 """
 
 import dataclasses
@@ -47,8 +47,8 @@ class Instruction:
 class Kernel:
   """One entry of a PTX module, without the ending that Mosaic adds to its name.
 
-  `shared` maps variables in shared memory to addresses. `threads` are those of
-  a block.
+  `shared` maps variables in shared memory to addresses. `threads` is the number
+  of threads in a block.
   """
   name: str
   threads: int

@@ -13,7 +13,7 @@ import dataclasses
 
 import numpy as np
 
-CELL = 2  # bytes
+CELL = 2  # bytes of a cell, the unit in which accesses are recorded
 SIZE = 1 << 18  # bytes that a tensor-core descriptor can address
 COPIES = 64  # maximum number of copying agents
 WARPS = 4  # warps in a warpgroup
@@ -39,7 +39,7 @@ class Race:
 class Memory:
   """Shared memory of one block, without its contents.
 
-  `cells` are indices of pairs of bytes, `at` is that of an instruction.
+  `cells` are indices of pairs of bytes, `at` is the index of an instruction.
   """
 
   def __init__(self, warps):

@@ -51,7 +51,7 @@ class Report:
 
 
 def run(kernel, block=(0, 0, 0)):
-  """Runs one block of a parse.Kernel, of index `block`. Returns a Report.
+  """Runs the block `block` of a `parse.Kernel`; returns a `Report`.
 
   Raises:
     state.Unsupported: an unknown instruction or address.

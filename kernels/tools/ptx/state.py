@@ -37,7 +37,7 @@ class Groups:
 
 
 class Warp:
-  """32 threads in lockstep.
+  """A warp: 32 threads in lockstep.
 
   Attributes:
     index, at: number in the block; index of the next instruction.

@@ -53,7 +53,7 @@ def binary(name, is_signed, bits, a, b):
 
 
 def wide_product(is_signed, bits, a, b):
-  """Computes the whole product, of 2 * bits."""
+  """Computes the whole product, which has 2 * bits bits."""
   a, b = _numbers(is_signed, bits, a, b)
   return wrap(a * b, 2 * bits)
 
