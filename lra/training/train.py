@@ -123,7 +123,7 @@ def train_many(runs: list[Experiment], *, at_once: int,
   Raises:
     UserError: the data of a task cannot be prepared.
     Exception: the error of the first run that failed, once all have ended; see
-      `train`. A bug comes before errors that a user can fix.
+      `train`. A bug takes precedence over errors that a user can fix.
   """
   at_once = min(at_once, len(runs))
   shared, errors = ProcessCache(at_once, runs), []
