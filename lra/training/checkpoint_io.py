@@ -115,7 +115,7 @@ def _difference(path, like):
       return f'it has {name}, which the config does not have'
     shapes, dtypes = zip(theirs[name], ours[name], strict=True)
     it, config = dtypes if shapes[0] == shapes[1] else map(list, shapes)
-    return f'{name} is {it} there, but {config} by the config'
+    return f'{name} is {it} in the checkpoint, {config} in the config'
   return ''
 
 
