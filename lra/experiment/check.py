@@ -74,7 +74,7 @@ def sharing(train, encoder) -> int:
 
 
 def flatten(config, prefix=''):
-  """Returns values by name, and errors of values that cannot be computed."""
+  """Returns {name: value}, and {name: error} of values that raise an error."""
   flat, failed = {}, {}
   for key, value in config.items(preserve_field_references=True):
     name = f'{prefix}{key}'
