@@ -3,7 +3,7 @@
 python run_lra.py --config=configs/rfa.py:listops_mini
 
 M = 64 frequencies, as in the authors' code, resampled in each training step.
-On the mini tasks there are at most as many as tokens. The gated variant is
+A mini task has at most as many frequencies as tokens. The gated variant is
 causal: it also needs --config.encoder.pooling=mean.
 """
 
