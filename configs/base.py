@@ -26,7 +26,7 @@ from lra import models, tasks
 from lra.config.fields import FIELDS
 from lra.errors import UserError
 
-# Types whose values a flag can read by itself.
+# Types that a flag can parse; fields of other types become `object` fields.
 _FLAGS = (bool, int, float, str, tuple)
 _Op = collections.namedtuple('_Op', ['fn', 'args'])
 

@@ -13,5 +13,6 @@ from configs import base
 def get_config(arg=''):
   config = base.get_config(arg, 'rfa')
   config.model.num_features = base.num_features(config, 64)
-  config.model.chunk_size = base.by_size(config, 64, mini=16)  # in old records
+  # It has no effect, but it is part of old records.
+  config.model.chunk_size = base.by_size(config, 64, mini=16)
   return config

@@ -20,7 +20,7 @@ _CONFIGS = pathlib.Path(configs.__file__).parent
 _SAID = ('task', 'protocol', 'model.name')
 _NONE = 'No command makes it again here: '
 _SEED = '--config.seed='
-# Most rounds of setting fields: fields may derive from derived fields.
+# Rounds of setting fields: setting one may change fields derived from it.
 _ROUNDS = 4
 
 

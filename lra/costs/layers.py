@@ -56,11 +56,11 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
 
 
 def function(mixer, direction: str):
-  """Returns a layer as a function of params, x, mask, and dy for 'both'.
+  """Returns the function that a layer computes in a direction.
 
   Returns:
-    'forward': a function that returns y. 'both': one that returns y and the
-    gradients of params and x.
+    'forward': (params, x, mask) -> y. 'both': (params, x, mask, dy) -> (y,
+    gradients of params, gradient of x).
   """
   def forward(params, x, mask):
     return mixer.apply(params, x, mask, train=True)

@@ -38,7 +38,7 @@ COST = 'O(L M D)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
-FLOOR = 0.01  # minimum of normalisers, relative to weights of 1
+FLOOR = 0.01  # smallest normaliser, relative to that of weights 1
 EPS = 1e-6  # absolute minimum, for gates that are almost closed
 
 

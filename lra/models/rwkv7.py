@@ -34,7 +34,7 @@ COST = 'O(L D^2 / H)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla',)
 
-EPS = 1e-5  # times the width of a head: epsilon of the norm
+EPS = 1e-5  # epsilon of the norm is this times the width of a head
 # The share of the token before grows over the channels with these exponents.
 SHARES = {'r': 0.2, 'w': 0.9, 'k': 0.7, 'v': 0.7, 'a': 0.9, 'g': 0.2}
 # Ranks of projections: these numbers times sqrt(D), in steps of 32.

@@ -29,7 +29,7 @@ class Dropout(nn.Module):
   Source: Srivastava et al. 2014, JMLR 15, with the scaling during training.
 
   Attributes:
-    rate: share of zeros, in [0, 1), rounded to a multiple of 1 / LEVELS.
+    rate: share of zeros, in [0, 1), rounded to a multiple of 2^-16.
     tied: whether all tokens of an example, axis 1, drop the same channels, as
       in the released code of S4 and S5.
   """

@@ -147,8 +147,8 @@ def read_run(folder: pathlib.Path) -> Curve:
             if split == 'val' and point.get('accuracy') is not None}
   if not scores:
     raise UserError(
-        f'{folder} has no validation accuracy, so far or by its config: '
-        'leave it out.')
+        f'{folder} has no validation accuracy yet, or its config has no '
+        'validation: leave it out.')
   return Curve(folder, config, scores, _baselines(folder))
 
 
@@ -210,7 +210,7 @@ def _lines(runs):
       other = _seeds(group)[run.config['seed']]
       if other is not run:
         raise UserError(
-            f'{run.folder} and {other.folder} are of one config and one seed: '
+            f'{run.folder} and {other.folder} have one config and one seed: '
             'leave one of them out.')
     group.sort(key=lambda run: run.config['seed'])
   return dict(zip(_names(groups), groups, strict=True))

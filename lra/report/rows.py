@@ -20,9 +20,9 @@ from lra.records.result import Result
 from lra.report import catalogue, states, statistics
 from lra.report.statistics import Interval, Rank, Sample
 
-# Family of a model without a file here.
+# Family of a model that has no file in lra/models.
 OTHER = 'other'
-# Most fields in the name of a row, and most letters of a value.
+# Largest number of fields in a row's name, and of letters in a value.
 _NAMED = 12
 _LETTERS = 60
 _SIZES = ('num_layers', 'width', 'mlp_width')

@@ -23,7 +23,7 @@ from lra.system.terminal import say
 GREETING = 'lra --distributed 1'
 FINDING_SECONDS = 30  # until the leader must answer
 GATHERING_SECONDS = 300  # the leader waits so long for the others
-_ANSWER_SECONDS = 5  # for a line that the other side should have ready
+_ANSWER_SECONDS = 5  # wait so long for a line that is due
 _QUIET_SECONDS = 10  # the leader waits so long before it prints a message
 _LONGEST = 10_000  # bytes of a line
 

@@ -167,7 +167,7 @@ class Program:
              self._replicated))
 
   def compile_eval(self):
-    """Compiles (params, constants, numpy batch) -> `Objective.count`."""
+    """Compiles `step.eval_step`, (params, constants, batch) -> counts."""
     shape = self.state_shape
     return self._compile(
         functools.partial(step.eval_step, self.model, self.objective,

@@ -94,8 +94,8 @@ def how_many(experiment: Experiment) -> int:
   """Returns the default number of runs to train at the same time.
 
   On a CPU, mini tasks get several for each core, so that no core is idle before
-  the last run has ended. Everything else gets one. It keeps an accelerator
-  busy, and several full-length runs would have to share the memory.
+  the last run has ended. Everything else gets one run. It keeps an
+  accelerator busy, and several full-length runs would have to share the memory.
   """
   small = experiment.task.mini and jax.default_backend() == 'cpu'
   return min(4 * machine.cpu_count(), MOST) if small else 1
