@@ -43,11 +43,9 @@ Known differences of `lra`:
   values have biases too.
 * Initial values: learned positions are N(0, 0.02) there, zeros here.
 * Image: validation is on the last tenth of train there, on a tenth of each
-class
-  here. There only whole batches are scored.
+  class here. There only whole batches are scored.
 * AAN: there the input is the characters of a bytes literal, including quotes
-and
-  escapes. Here it is the bytes that the literal stands for.
+  and escapes. Here it is the bytes that the literal stands for.
 
 Known differences of `nystrom`:
 

@@ -8,7 +8,7 @@ import re
 from lra.errors import UserError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Files that come with this package: baselines, published results, counts, speeds.
+# Files of this package: baselines, published results, counts, speeds.
 PACKAGED = ROOT / 'lra' / 'results'
 
 # A URL, also one that pathlib has made a path: it turns // into /.

@@ -260,8 +260,7 @@ class Encoder(nn.Module):
     block: what follows the mixer in a block: `mlp`, `glu` or `none`.
     inputs: `ids` are looked up in the embedding. `values` are ids of grey
       levels: they are scaled to -1 (id 1) ... 1 (the last id), and a dense
-        layer maps
-      them to D.
+      layer maps them to D.
     tie_dropout: whether all tokens of an example drop the same channels.
   """
   mixer: Callable[..., nn.Module]
