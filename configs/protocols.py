@@ -282,8 +282,9 @@ _NYSTROM_RETRIEVAL = _join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
 
 # These four lengths leave less padding than any other four: 60% of the
 # positions of ListOps and 44% of Text are computed. A core's caches hold two
-# examples. So on two cores a step of simpletron on ListOps takes 0.39 s (with
-# four at a time 0.51 s), its validation 3.6 s (with eight at a time 8.2 s).
+# examples. So on two cores a step of simpletron on ListOps takes 0.39 s, but
+# 0.51 s with four examples at a time. Its validation takes 3.6 s, but 8.2 s
+# with eight at a time.
 _NYSTROM = dict(
     listops=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
         train=dict(steps=5000, warmup_steps=1000, eval_every=50,

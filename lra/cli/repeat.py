@@ -80,7 +80,7 @@ def _as_flags(changes):
 
 
 def _shown(flags):
-  """Returns flags that a reader can see whole; refuses others."""
+  """Returns the flags; UserError if one has characters that do not show."""
   for flag in flags:
     if not flag.isprintable() or '  ' in flag:
       raise UserError(f'{flag.split("=")[0]!r} has a value that a command line '

@@ -10,12 +10,12 @@ vector. The paper adds global tokens to the input, for example one per sentence.
 The inputs here have no sentences, so the first tokens are global.
 
 `sharing` sets which of the four pieces share projections. With `all` they share
-one set. With `sides` the pieces of long queries share one set, those of global
-queries another. With `none` each piece has its own keys and values. All pieces
-share the output projection. The authors' code differs in three points. Its
-default is `sides`. It adds a learned number for each relation and head to the
-logits, which is not in the paper's equations. The standard deviation of its
-initial vectors is that of keys, 0.5; here it is 0.02.
+one set. With `sides` the two pieces of long queries share one set, the two
+pieces of global queries another. With `none` each piece has its own keys and
+values. All pieces share the output projection. The authors' code differs in
+three points. Its default is `sides`. It adds a learned number for each relation
+and head to the logits, which is not in the paper's equations. The standard
+deviation of its initial vectors is that of keys, 0.5; here it is 0.02.
 
 Equation: softmax over { j : |i - j| <= r or j global } of
   q_i (k_j + a_ij) / sqrt(Dh), all j if i is global; a_ij = a_clip(j - i, k)

@@ -61,10 +61,10 @@ class Mark:
   """The numbers of a row that figures show.
 
   Attributes:
-    name, model, family: those of the row.
+    name, model, family: of the row.
     mean: its accuracy, a fraction.
     low, high: the ends of its 95% interval.
-    accuracies: those of its seeds.
+    accuracies: the accuracy of each seed.
   """
   name: str
   model: str

@@ -102,7 +102,7 @@ def _on_other_examples(sample):
 
 
 def _wilson(accuracy, examples):
-  # scipy.stats.binomtest has the same, but spends milliseconds on a test.
+  # scipy.stats.binomtest computes this too, but takes milliseconds.
   right = round(accuracy * examples)
   z = scipy.special.ndtri((1 + CONFIDENCE) / 2)
   centre = right + z**2 / 2

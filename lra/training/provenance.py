@@ -105,7 +105,7 @@ def continued(before: dict, now: dict) -> dict:
     `xla_flags` has all flags. `draws` names both values if they differ.
   """
   def distinct(many, one):
-    """Returns the values of both, those of earlier processes first."""
+    """Returns the distinct values of both, earlier processes first."""
     earlier = before.get(many) or [before.get(one)]
     return list(dict.fromkeys(filter(None, (*earlier, now.get(one)))))
 
