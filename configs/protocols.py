@@ -128,7 +128,8 @@ def _join(*settings: dict) -> dict:
 
 # The mini tasks have the same size under every protocol; two CPU cores train
 # them in minutes. Models that small underfit, so there is no dropout. A few
-# sequences of 512 tokens at a time fit in a CPU's caches: twice as fast.
+# sequences of 512 tokens at a time fit in a CPU's caches,
+# which is twice as fast.
 _MINI = dict(
     listops_mini=dict(
         dtype='float32',
@@ -508,7 +509,7 @@ TASK_ARGUMENTS = {
     ('metala', 'listops'): dict(direction='causal'),
     ('metala', 'text'): dict(direction='causal'), **_BOTH_WAYS}
 
-# (protocol, mixer it is named after) -> task -> arguments of this mixer.
+# (protocol, its own mixer) -> task -> arguments of this mixer.
 _S4D_PIXELS = dict(state_dim=64, tied=False)
 _S5_PAIRS = dict(state_dim=256, blocks=16, activation='half_glu1',
                  c_init='truncated')

@@ -111,7 +111,7 @@ def _follows_seed(model):
   try:
     one, other = (_made(f'{model}.py:listops_mini', (f'{_SEED}{seed}',))
                   for seed in (1, 2))
-  except Exception:  # each run reports the error
+  except Exception:  # each run will report the error
     return True
   return one | {'seed': 2} != other
 

@@ -190,7 +190,7 @@ def _by_distance(scores_xIxV, apart_IxK):
   row = jnp.concatenate([
       jnp.broadcast_to(scores_xIxV[..., :1], (*lead, low - first)),
       scores_xIxV[..., low + k:high + k + 1],
-      # One more than the number of distances, so that rows shift.
+      # One entry more than there are distances, so that rows shift.
       jnp.broadcast_to(scores_xIxV[..., -1:], (*lead, last - high + 1))], -1)
   flat = row.reshape(*lead[:-1], -1)[..., block - 1:-1]
   return flat.reshape(*lead, -1)[..., :keys]

@@ -46,7 +46,7 @@ class SpectralMixer(features.FeatureMixer):
   """
   num_features: int = fields.argument(256, low=2, high=fields.MANY)
   redraw: bool = True
-  positive = False  # True: exponential features; False: cosines and sines
+  positive = False  # whether features are exponentials, not cosines
 
   def density(self, num_frequencies: int, head_width: int, train: bool
               ) -> tuple[jax.Array, jax.Array]:

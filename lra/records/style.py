@@ -36,7 +36,7 @@ def style():
   """
   with (_ALONE, warnings.catch_warnings(), matplotlib.rc_context(),
         matplotlib.style.context(['default', _STYLE])):
-    # Warnings about letters that a font lacks, and points that are all equal.
+    # Ignores warnings of letters that a font lacks, and of points all equal.
     warnings.simplefilter('ignore', UserWarning)
     matplotlib.rcParams['svg.hashsalt'] = 'lra'
     matplotlib.rcParams['svg.fonttype'] = 'none'

@@ -24,7 +24,7 @@ AVERAGES = (tuple(SCORES)[:5], tuple(SCORES))
 COLUMNS = ('model', *SCORES, 'average', 'protocol', 'source', 'arxiv',
            'evidence', 'here')
 EVIDENCE = ('primary', 'secondary', 'recalled')
-GUESS = 0.5  # accuracy in a mean of a task that was not learnt
+GUESS = 0.5  # accuracy that a task counts in a mean if it was not learnt
 BUDGETS = paths.PACKAGED / 'budgets.csv'
 
 

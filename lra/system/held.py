@@ -59,7 +59,7 @@ def show() -> None:
 
 def write(text: bytes) -> None:
   """Writes to the real stderr."""
-  with contextlib.suppress(OSError):  # its reader may be gone
+  with contextlib.suppress(OSError):  # the reader of stderr may be gone
     os.write(_State.real, text)
 
 

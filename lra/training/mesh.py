@@ -67,7 +67,7 @@ def check(experiment: Experiment, shape: Mapping[str, int]) -> None:
   """
   config, share = experiment.config, shape[DATA] * shape[FSDP]
   for name in ('microbatch_size', 'eval_batch_size'):
-    if config.train[name] % share:  # 0: chosen later, to fit
+    if config.train[name] % share:  # 0 means a size chosen later
       raise UserError(
           f'config.train.{name}={config.train[name]} cannot be split over '
           f'{share} devices: choose a multiple of {share}.')
