@@ -125,7 +125,7 @@ def _made(made, flags):
 
 
 def _text(value):
-  """Returns a value as the flag of its field reads it."""
+  """Returns a value as text that the flag of its field can parse."""
   return value if isinstance(value, str) else repr(_tuples(value))
 
 

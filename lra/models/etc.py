@@ -49,7 +49,8 @@ class Mixer(HeadMixer):
     radius: r, number of positions that a long token sees on either side.
     num_global: number of first tokens that are global.
     max_distance: k; larger distances share one vector.
-    sharing: which pieces share projections.
+    sharing: the pieces that share projections: `all`, `sides` (those of one kind
+      of queries) or `none`.
   """
   radius: int = fields.argument(84, low=0, high=fields.MANY)
   num_global: int = fields.argument(1, low=0, high=fields.MANY)

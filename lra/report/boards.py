@@ -24,11 +24,11 @@ class Baseline:
     name: name of the method.
     accuracy: a fraction.
     how: how the method works, and on which data.
-    foreign: whether it is of other data than the measured baselines; if none
-      were measured, than most rows.
+    foreign: whether its data differ from the data of the measured baselines, or
+      of most rows if no baseline was measured.
     parts: its accuracy by kind of example, see `result.ClassificationScores`.
     agreement: always empty, since it is not measured for baselines.
-    digits: digits after the point of its percentages.
+    digits: decimals of its percentages.
   """
   name: str
   accuracy: float

@@ -26,8 +26,7 @@ class _State:
 
 
 def begin() -> None:
-  """Begins to hold back; text that Python writes is shown at once, as before.
-  """
+  """Begins to hold back text, except for text that Python writes."""
   if _State.file:
     return
   sys.stderr.flush()
