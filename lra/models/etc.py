@@ -49,7 +49,7 @@ class Mixer(HeadMixer):
     radius: r, number of positions that a long token sees on either side.
     num_global: number of first tokens that are global.
     max_distance: k; larger distances share one vector.
-    sharing: the pieces that share projections: `all`, `sides` (those of one kind
+    sharing: pieces that share projections: `all`, `sides` (pieces of one kind
       of queries) or `none`.
   """
   radius: int = fields.argument(84, low=0, high=fields.MANY)
