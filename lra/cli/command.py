@@ -22,7 +22,7 @@ from lra.system.terminal import say
 
 _HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
 _HELP_FULL = {'-helpfull', '--helpfull'}
-_LONGEST = 1000  # characters of a sentence about flags
+_LONGEST = 1000  # most characters of an error about flags
 _LONGEST_PATH = 200
 
 
@@ -69,7 +69,7 @@ def run(command, usage=Words, summary: str = '') -> None:
         app.run(lambda argv: sys.exit(command(*argv[1:])),
                 flags_parser=lambda argv: _parse_flags(argv, usage))
     finally:
-      sys.stdout.flush()  # a full disk is found here, not as Python ends
+      sys.stdout.flush()  # here a full disk still gives an error
   except UserError as e:
     fail(str(e))
   except signals.Stop:
@@ -163,7 +163,7 @@ def _shortened(text, longest):
 
 
 def _check_text(argv):
-  """Raises UserError for a path that libraries and records cannot name."""
+  """Raises UserError for a path that is not UTF-8: libraries may refuse it."""
   named = [*argv[1:], os.environ.get('TFDS_DATA_DIR', '')]
   with contextlib.suppress(FileNotFoundError):  # the folder was removed
     named.append(os.getcwd())
@@ -183,7 +183,7 @@ def experiment(folder: str | None = None):
     folder: the run directory, by default that of the config.
 
   Raises:
-    UserError: it cannot be run; the message names the field.
+    UserError: the experiment cannot run; the message names the field.
   """
   if CONFIG.value is None:
     return None
@@ -194,7 +194,7 @@ def experiment(folder: str | None = None):
 
 
 def quiet_libraries() -> None:
-  """Silences the logs of libraries, which raise their errors as well."""
+  """Silences the logs of libraries, whose errors are raised anyway."""
   absl_logging.set_verbosity(absl_logging.FATAL)
   logging.getLogger('jax').setLevel(logging.ERROR)
   sys.unraisablehook = _without_late_workers(sys.unraisablehook)
@@ -208,8 +208,7 @@ def _without_late_workers(hook):
 
   If a write or a read fails, Orbax closes its event loop. Threads of
   tensorstore that end later call the closed loop, with one traceback each.
-  Other reads under way fail as they are dropped, with two thousand characters
-  each.
+  Other reads are dropped, and each prints an error of two thousand characters.
   """
   def shown(unraisable):
     code = getattr(unraisable.object, 'cr_code', None)  # code of a coroutine
@@ -223,7 +222,7 @@ def _without_late_workers(hook):
 def use_compile_cache(folder: str | None = None) -> None:
   """Keeps compiled programs in `folder`, by default that of --compile_cache.
 
-  If it is empty, compiled programs are not kept.
+  An empty name keeps none.
   """
   import jax
   folder = CACHE.value if folder is None else folder
@@ -238,7 +237,7 @@ def use_compile_cache(folder: str | None = None) -> None:
           f'({getattr(e, "strerror", None) or e}): choose another folder with '
           '--compile_cache.')
       return
-    # A disk may fill up: programs that are not kept are compiled again.
+    # If the disk fills up, programs are compiled again: this needs no warning.
     warnings.filterwarnings('ignore', '.*persistent compilation cache')
     jax.config.update('jax_compilation_cache_dir', str(path))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)

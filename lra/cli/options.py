@@ -186,12 +186,12 @@ for _flag in ('bundle', 'from_bundle'):
         [_flag, _other], lambda values: not all(values.values()),
         f'--{_flag} is for a sweep that runs here: leave out --{_other}')
 
-# Flags that name a file or a folder; the shell leaves the ~ of --flag=~ alone.
+# Flags that name a file or a folder. The shell does not expand ~ in --flag=~.
 _PATHS = ('bundle', 'curves', 'evaluate', 'from_bundle', 'html', 'page',
           'predict', 'results_dir', 'workdir')
 _RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
          'replace', 'results_dir')
-# Each command by the flag that selects it, and its other flags.
+# Flag that selects a command -> the other flags of the command.
 COMMANDS = {
     'list': (),
     'leaderboard': ('html', 'page', 'results_dir'),
@@ -246,7 +246,7 @@ All flags: --helpfull. Documentation: docs/index.md of the repository.'''
 
 
 def summary() -> str:
-  """Returns the text of --help: an example of each thing that people do."""
+  """Returns the text of --help, with an example of each use."""
   return _HELP.format(program=' '.join(paths.program()),
                       model=paths.config_said('simpletron'))
 
@@ -255,8 +255,8 @@ def check() -> None:
   """Checks that all flags belong to one command.
 
   Raises:
-    UserError: two commands are given, a flag belongs to another one, or two
-      contradict each other.
+    UserError: two commands are given, a flag needs a command that is not given,
+      or two flags contradict each other.
   """
   names = dict.fromkeys((*COMMANDS, *itertools.chain(*COMMANDS.values())))
   given = [name for name in names

@@ -1,4 +1,4 @@
-"""Splits the words of a sweep's line or of --grid, and `field=[a,b]`.
+"""Splits a sweep's line or --grid into words, and `field=[a,b]` into values.
 
 Quotes work as in a shell. Within brackets they belong to a value, as in Python,
 and whitespace does not separate words.
@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from lra.errors import UserError
 
 _CLOSING = {'(': ')', '[': ']', '{': '}'}
-# A text in quotes, a character behind a backslash, characters without a special
-# meaning, or one character.
+# A text in quotes, a character after a backslash, characters without a special
+# meaning, or any one character.
 _TOKEN = re.compile(
     r'''"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\,#()\[\]{}]+|.''',
     re.DOTALL)
-MOST_RUNS = 10_000  # per command, which makes all configs before it begins
+MOST_RUNS = 10_000  # most runs of a command, which makes all configs first
 _MANY_RUNS = 200
 
 
@@ -51,7 +51,7 @@ def check(words: list[str]) -> list[str]:
 
 
 def hint(changes: Iterable[str], problem: str) -> str:
-  """Returns a hint to add to an error about one of some changes, or ''."""
+  """Returns a hint to add to an error about one of `changes`, or ''."""
   for change in changes:
     name, _, value = change.partition('=')
     if name in problem and ',' in value and value[0] not in '([{':

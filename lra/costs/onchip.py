@@ -3,9 +3,9 @@
   python -m lra.costs --onchip=kernels/results/h200.json
 
 This command runs on the device of this machine, stage by stage. It writes the
-JSON file after each measurement, so that a machine lent for minutes leaves its
-results so far. The same command resumes. `--stages=layers` runs one stage again
-and keeps the others.
+JSON file after each measurement, so that the results so far survive if the
+machine is taken away. The same command resumes. `--stages=layers` runs one
+stage again and keeps the others.
 """
 
 import importlib.metadata
@@ -32,7 +32,7 @@ from lra.system.terminal import say
 STAGES = ('errors', 'races', 'kernels', 'layers')
 PACKAGES = ('jax', 'jaxlib', 'jax-cuda13-plugin', 'libtpu',
             'flash-linear-attention', 'jax-linear-attention', 'torch')
-GROUP = 4  # cases of errors that are compiled together, for each core
+GROUP = 4  # cases of `_errors` that are compiled together, per CPU core
 # compute-sanitizer's tools, with the line in which each counts its findings.
 SANITIZERS = {'racecheck': r'RACECHECK SUMMARY: (\d+) hazard',
               'memcheck': r'ERROR SUMMARY: (\d+) error',
@@ -50,7 +50,7 @@ LARGE = {
     'layers': {'batch': 32, 'length': 4096, 'heads': layers.HEADS,
                'calls': 30, 'copy': benchmark.LARGE['copy']},
 }
-# For a CPU, to check that the script runs from end to end.
+# Sizes for a CPU, to check that the script runs from end to end.
 SMALL = {
     'errors': [Case(65, 2, 16, 'float32', 'ragged')],
     'kernels': benchmark.SMALL,
@@ -130,7 +130,7 @@ def _errors(cases, before, save):
   done = [_which(row) for row in rows]
   left = [case for case, which in zip(cases, order, strict=True)
           if which not in done]
-  # All of a group are compiled before the first of it runs.
+  # A whole group is compiled before its first case runs.
   size = GROUP * machine.cpu_count()
   for start in range(0, len(left), size):
     group = left[start:start + size]
@@ -217,7 +217,7 @@ def _kernels(sizes, before, save):
 
 
 def _layers(sizes, before, save):
-  """Measures times and errors of whole layers, by own kernels and plain XLA."""
+  """Measures times and errors of layers, with own kernels and plain XLA."""
   found = {'rows': [], **before}
   if 'copy_bytes_per_s' not in found:
     found['copy_bytes_per_s'] = timing.bandwidth(sizes['copy'], sizes['calls'])
@@ -230,7 +230,7 @@ def _layers(sizes, before, save):
           rows = layer.rows(found['copy_bytes_per_s'])
           found['rows'] += rows
           save(found)
-          # Traced after the times are saved, because a profiler that does not
+          # Trace only now that the times are saved: a profiler that does not
           # suit the driver may end the process.
           for row in rows:
             row.update(layer.traced(row['asked']))
@@ -315,7 +315,7 @@ class Layer:
       return layers.counted(
           self._programs[kernel][0].as_text(), which['layer'], which['pass'],
           which['H'] * which['Dh'], batch=which['B'], length=which['L'])
-    except Exception as e:  # the times are worth more than the count
+    except Exception as e:  # keep the times without a count
       return {'not_counted': f'{type(e).__name__}: {e}'}
 
   def traced(self, kernel):
@@ -332,7 +332,7 @@ class Layer:
     run, given = self._programs[kernel]
     try:
       return {'trace': trace.by_kernel(run, *given)}
-    except Exception as e:  # the times are safe already
+    except Exception as e:  # the times are saved already
       return {'not_traced': f'{type(e).__name__}: {e}'}
 
 

@@ -116,13 +116,13 @@ def _get_config(path):
   return module.get_config
 
 
-# A page makes hundreds of configs of the same files.
+# Cached, because a page makes hundreds of configs from the same files.
 _compiled = functools.lru_cache(maxsize=100)(
     functools.partial(compile, mode='exec'))
 
 
 def _check_change(name, value, names):
-  """Checks that an argument changes a field of these names, and may."""
+  """Raises UserError unless an argument may change a field of these names."""
   if name == 'protocol':
     raise UserError(
         f'--config.protocol={value!r} would change the name of the protocol '

@@ -30,8 +30,8 @@ class Mixer(LinearMixer):
   op = 'simpletron'
   operations = (kernels.simpletron_attention,
                 kernels.simpletron_attention_packed)
-  skip = False  # True: x is added to the heads ("-Res")
-  output_projection = False  # True: a dense layer follows ("-ResL")
+  skip = False  # whether x is added to the heads ("-Res")
+  output_projection = False  # whether a dense layer follows ("-ResL")
 
   def kernel_for(self, length, width):
     if self.qkv_width != width:
@@ -45,7 +45,7 @@ class Mixer(LinearMixer):
     return {'scale': self.full_length and self.full_length ** -0.5}
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
-    """Concatenates the heads, [B, L, D], plus the variant's additions."""
+    """Concatenates the heads, [B, L, D]; variants add to them."""
     if self.skip:
       o_BxLxHxDh += layers.split_heads(x_BxLxD, self.num_heads)
     if self.output_projection:

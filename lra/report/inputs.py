@@ -1,8 +1,8 @@
-"""Reads what the page shows beside records: published scores, speeds, budgets.
+"""Reads the page's data besides records: published scores, speeds, budgets.
 
-`published.csv` has the results of papers, `speed.json` the speeds that `python
--m lra.costs --speed` has measured, and `budgets.csv` the parameters that
-`python -m lra.costs.parameters` has counted, so that a page needs no model.
+`published.csv` has the results of papers. `python -m lra.costs --speed` has
+measured the speeds in `speed.json`. `python -m lra.costs.parameters` has
+counted the parameters in `budgets.csv`. So a page needs no model.
 """
 
 import csv
@@ -24,7 +24,7 @@ AVERAGES = (tuple(SCORES)[:5], tuple(SCORES))
 COLUMNS = ('model', *SCORES, 'average', 'protocol', 'source', 'arxiv',
            'evidence', 'here')
 EVIDENCE = ('primary', 'secondary', 'recalled')
-GUESS = 0.5  # accuracy in a mean of a task that was not learnt
+GUESS = 0.5  # accuracy that a task counts in a mean if it was not learnt
 BUDGETS = paths.PACKAGED / 'budgets.csv'
 
 
@@ -36,10 +36,11 @@ class Published:
     model: the name its paper gives it.
     scores: column of SCORES -> percent as printed in the source, 'FAIL', or ''
       if none was published.
-    protocol: training and scoring rules; rows compare only within one.
+    protocol: training and scoring rules. Rows of different protocols cannot be
+      compared.
     source: the publication with the numbers.
     arxiv: identifier of the model's paper.
-    average: as printed in the source, over tasks of its choice, or ''.
+    average: the mean as printed in the source, over tasks of its choice, or ''.
     evidence: 'primary' (read in the source), 'secondary' (in another's
       table) or 'recalled' (not read again).
     here: the model of this repository that is the same mechanism, or ''.
@@ -54,7 +55,7 @@ class Published:
   here: str = ''
 
   def score(self, task: str) -> float | None:
-    """Returns a fraction; None without a score or if it was not learnt."""
+    """Returns a fraction; None if there is no score or nothing was learnt."""
     text = self.scores.get(task, '')
     return None if text in ('', 'FAIL') else float(text) / 100
 
@@ -118,7 +119,7 @@ class Speeds:
   """Training steps of one shape, timed side by side.
 
   Attributes:
-    what: the sequences of a step, and its device.
+    what: description of the step: its sequences and its device.
     faster: model -> steps in the time of one step of the Transformer.
     memory: model -> bytes of a step besides its arguments.
   """
@@ -152,9 +153,9 @@ def speeds(path: pathlib.Path) -> Speeds:
 
 
 def budgets(path: pathlib.Path = BUDGETS) -> dict[tuple[str, str], int]:
-  """Returns (protocol, task) -> parameters of its Transformer.
+  """Returns {(protocol, task): parameters of the Transformer there}.
 
-  It is {} without a valid file.
+  Returns {} if the file is missing or not valid.
   """
   return {(row['protocol'], row['task']): row['transformer']
           for row in counts(path, ('protocol', 'task'), ('transformer',))}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from lra.system import signals
 from lra.system.terminal import say
 
-NICENESS = 10  # of the compiling process: the training run has priority
+NICENESS = 10  # lowers the priority of compiling below training
 
 
 def compile_steps(experiment) -> None:
@@ -21,7 +21,7 @@ def compile_steps(experiment) -> None:
   A run that was begun keeps its dtype and sizes.
 
   Raises:
-    UserError: it cannot be run on this machine; the message names the field.
+    UserError: the experiment cannot run here; the message names the field.
   """
   from lra.training import program, rundir
   began = rundir.environment(experiment.folder)

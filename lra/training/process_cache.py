@@ -8,7 +8,7 @@ from typing import Any
 from lra.config import identity
 from lra.data import prepared
 
-# Fields that compiled steps take as arguments, or never see.
+# Fields that compiled steps take as arguments or do not use.
 _GIVEN = ('seed', 'data_dir', 'train.learning_rate', 'train.weight_decay',
           'train.eval_every', 'train.log_every', 'train.checkpoint_minutes')
 
@@ -19,7 +19,7 @@ class ProcessCache:
   Attributes:
     runs_at_once: number of runs that train at the same time.
     compiled: set once one of the runs has compiled its steps.
-    varied: names of the fields in which their configs differ, such as
+    varied: names of the fields in which the runs' configs differ, such as
       `train.learning_rate`.
   """
 
