@@ -2,9 +2,9 @@
 
 python run_lra.py --config=configs/aa_conv.py:listops_mini
 
-Attention has a quarter of the channels, with queries twice as wide as values,
-the paper's ratio, and the convolution has width 3. The paper's shares differ by
-network.
+Attention computes a quarter of the channels. Its queries are twice as wide as
+its values, the paper's ratio. The convolution has width 3. The paper's shares
+differ by network.
 """
 
 from configs import base

@@ -1,4 +1,4 @@
-"""Makes the config of a task under a protocol; helpers of the other configs.
+"""Makes the config of a task under a protocol; also has helpers for configs.
 
 `configs/<model>.py` calls `get_config(arg, '<model>')` and changes the fields
 in which its model differs from the protocol and the defaults of its mixer.
@@ -26,7 +26,7 @@ from lra import models, tasks
 from lra.config.fields import FIELDS
 from lra.errors import UserError
 
-# Types whose values a flag can read by itself.
+# Types that a flag can parse; fields of other types become `object` fields.
 _FLAGS = (bool, int, float, str, tuple)
 _Op = collections.namedtuple('_Op', ['fn', 'args'])
 
@@ -67,7 +67,7 @@ def _fill(config, model):
   for name, default in defaults.items():
     if name not in config.model:
       value = given.get(name, default)
-      # A flag may change a field of this type to any literal.
+      # As an `object` field, a flag may change it to any literal.
       config.model[name] = value if isinstance(value, _FLAGS) else (
           FieldReference(value, field_type=object))
 

@@ -2,8 +2,8 @@
 
 python run_lra.py --config=configs/conformer.py:listops_mini
 
-The paper's kernel has 32 positions; the nearest odd width reaches equally far
-to both sides.
+The paper's kernel has 32 positions. Here it has 31, which reach equally far to
+both sides.
 """
 
 from configs import base

@@ -2,8 +2,8 @@
 
 python run_lra.py --config=configs/deltanet.py:listops_mini
 
-The paper has no settings for Long Range Arena. `negative_eigenvalues` lets it
-learn parity (arXiv 2411.12537).
+The paper has no settings for Long Range Arena. With `negative_eigenvalues` the
+model can learn parity (arXiv 2411.12537).
 """
 
 from configs import base

@@ -1,4 +1,4 @@
-"""Efficient attention (arXiv 2403.01643): one head, one projection before it.
+"""Efficient attention (arXiv 2403.01643): one head that projects queries only.
 
 python run_lra.py --config=configs/efficient.py:listops_mini
 

@@ -4,8 +4,8 @@ python run_lra.py --config=configs/generative_rks.py:listops_mini
 
 4 Dh frequencies, resampled in each training step, as in the paper's released
 code for Dh = 64 and 32. Each gives a cosine and a sine; the constant takes one
-frequency. On the mini tasks there are at most as many features as tokens. On a
-CPU so many features take longer than softmax attention over 4,000 tokens; see
+frequency. A mini task has at most as many features as tokens. On a CPU so many
+features take longer than softmax attention over 4,000 tokens; see
 lra/results/speed.md.
 """
 

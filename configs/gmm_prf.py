@@ -3,7 +3,7 @@
 python run_lra.py --config=configs/gmm_prf.py:listops_mini
 
 4 Dh features, resampled in each training step, as in the paper's released code
-for Dh = 64 and 32. On the mini tasks there are at most as many as tokens. The
+for Dh = 64 and 32. A mini task has at most as many features as tokens. The
 released code has one Gaussian per head, here there are two.
 """
 

@@ -2,9 +2,10 @@
 
 python run_lra.py --config=configs/hgrn2.py:listops_mini
 
-The authors' settings for Long Range Arena have no weight decay; heads of width
-4 and 5 layers of width 64 on ListOps, of width 8 and 4 layers of width 128 on
-Text, and of width 2 and 2 layers of width 256 on Retrieval.
+The authors' settings for Long Range Arena have no weight decay. On ListOps they
+have 5 layers of width 64 and heads of width 4. On Text they have 4 layers of
+width 128 and heads of width 8, on Retrieval 2 layers of width 256 and heads of
+width 2.
 """
 
 from configs import base

@@ -2,10 +2,10 @@
 
 python run_lra.py --config=configs/lion.py:listops_mini
 
-This is LION-S. --config.model.decay=fixed is LION-D, none is LION-LIT. On Long
-Range Arena the authors use the sizes of S5, AdamW with a learning rate of
-0.0005 on a cosine, and gates that start near 1; --config.model.memory=long is
-the nearest to it here.
+This is LION-S. --config.model.decay=fixed makes it LION-D, `none` LION-LIT. On
+Long Range Arena the authors use the sizes of S5, AdamW with a cosine schedule
+from 0.0005, and gates that start near 1. Here --config.model.memory=long comes
+nearest to such gates.
 """
 
 from configs import base

@@ -1,4 +1,4 @@
-"""Mamba-2 (arXiv 2405.21060): a state space whose steps follow the input.
+"""Mamba-2 (arXiv 2405.21060): a state space with input-dependent time steps.
 
 python run_lra.py --config=configs/mamba2.py:listops_mini
 

@@ -2,8 +2,9 @@
 
 python run_lra.py --config=configs/metala.py:listops_mini
 
-The authors' settings for Long Range Arena have 4 heads; on ListOps 6 layers of
-width 32 with `key_width` 16 in direction causal, on Text 4 layers of width 128.
+The authors' settings for Long Range Arena have 4 heads. On ListOps they are
+causal, with 6 layers of width 32 and `key_width` 16; on Text they have 4 layers
+of width 128.
 """
 
 from configs import base

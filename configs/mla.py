@@ -2,9 +2,9 @@
 
 python run_lra.py --config=configs/mla.py:listops_mini
 
-The ranks have the paper's proportions, 4 and 12 head widths, with half a head
-width rotated. They are at most half of the model's width: LRA's models have few
-heads, and the paper's 128 heads are far wider than four head widths.
+As in the paper, the ranks are 4 and 12 head widths, and half a head width is
+rotated. But the ranks are at most half of the model's width. LRA's models have
+few heads, whereas the paper's 128 heads are far wider than its ranks.
 """
 
 from configs import base

@@ -3,9 +3,9 @@
 python run_lra.py --config=configs/performer.py:listops_mini
 
 M = 256 orthogonal positive features, resampled in each training step: the
-defaults of the authors' code. On the mini tasks there are at most as many
-features as tokens. Nystromformer's release asks its library for 256 ReLU
-features, but does not select their kernel. Its Performer is thus this one, with
+defaults of the authors' code. A mini task has at most as many features as
+tokens. Nystromformer's release asks its library for 256 ReLU features, but does
+not select their kernel. So its Performer has exponential features as here, with
 queries and keys divided by Dh^(1/4) twice. The Long Range Arena release has
 exponential features on ListOps alone, 2 of them. On Text and Retrieval its
 features are relu(x) + 0.001 of the queries and keys themselves: they are not

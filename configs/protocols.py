@@ -22,85 +22,89 @@ defines. The default protocol of a task is the first one that has the task.
   arXiv 2411.10741, Table A4; its code was not found.
 * `probes`: ours, for tasks of `data_prep.probes`: minutes on two cores.
 
-Under every protocol the mini tasks, also those of images, have our sizes and
-steps (`_MINI`) and the protocol's recipe. `retrieval_rfc` is our task too; it
-has the settings of `retrieval`.
+Under every protocol the mini tasks, including those of images, have our sizes
+and steps (`_MINI`) and the protocol's recipe. `retrieval_rfc` is our task too;
+it has the settings of `retrieval`.
 
-Known differences of `lra` from the released code ("it"):
+In the lists below, "there" means the released code, "here" this repository.
 
-* Masks: its mask is `inputs > 0`, which takes the black pixels of Image and
-  Pathfinder for padding (`config.mask_black`), here they are tokens.
-* Retrieval: its two encoders get no CLS, and its head reads the vector of the
-  first byte (`config.encoder.pooling = 'first'`); here there is a CLS.
-* Weight decay: it decays all parameters, here only those of two axes or more
+Known differences of `lra`:
+
+* Masks: there the mask is `inputs > 0`, so that black pixels of Image and
+  Pathfinder count as padding (`config.mask_black`). Here they are tokens.
+* Retrieval: there the two encoders get no CLS, and the head reads the vector of
+  the first byte (`config.encoder.pooling = 'first'`). Here there is a CLS.
+* Weight decay: there all parameters decay, here only those of two axes or more
   that are no biases.
-* Dropout of attention weights: most of its models have it, here the Transformer
+* Dropout of attention weights: there most models have it, here the Transformer
   and its variants.
-* Biases: its attention has none. Here the output projection always has one. In
-  `synthesizer`, `aa_conv`, `efficient` and `super` the queries, keys or values
-  have biases too.
-* Initial values: its learned positions are N(0, 0.02), here zeros.
-* Image: it validates on the last tenth of train, here on a tenth of each class;
-  and it scores whole batches only.
-* AAN: it sees the characters of a bytes literal, quotes and escapes included,
-  here the bytes that the literal stands for.
+* Biases: there attention has none. Here the output projection always has one.
+  In `synthesizer`, `aa_conv`, `efficient` and `super` the queries, keys or
+  values have biases too.
+* Initial values: learned positions are N(0, 0.02) there, zeros here.
+* Image: validation is on the last tenth of train there, on a tenth of each
+  class here. There only whole batches are scored.
+* AAN: there the input is the characters of a bytes literal, including quotes
+  and escapes. Here it is the bytes that the literal stands for.
 
-Known differences of `nystrom` from the released code ("it"):
+Known differences of `nystrom`:
 
-* Text: its datasets/text.py cuts documents at 1,000 bytes, while its
+* Text: there datasets/text.py cuts documents at 1,000 bytes, while
   lra_config.py and the paper's table say 4,000, which is taken here.
-* Numbers: it computes in float16 if it can, here in float32.
-* Schedule: its OneCycleLR begins the warm-up at 1/25 of the peak, here at 0. By
-  default OneCycleLR also moves AdamW's b1 from 0.95 to 0.85 at the peak and
-  back; here it is 0.9 (`config.train.b1`) throughout.
-* Initial values: its positions are N(0, 0.02), here zeros; its linear layers
-  have torch's defaults, here Xavier and biases of zero.
-* Masks: its mask is `input_ids != 0`, which takes the black pixels of Image and
-  Pathfinder for padding (`config.mask_black`), here they are tokens.
-* Pooling: it divides sums of tokens by the number of all positions, including
-  padding and the filling to a power of two, here by the number of tokens.
-  `config.encoder.mean_over = 'positions'` comes close to it.
-* Evaluation: it scores whole batches only, 1,984 of ListOps' 2,000 examples. It
-  validates Text on its test split, here on a part of train.
-* Layers: it computes GELU exactly, here by tanh. The eps of its LayerNorm is
-  1e-5, here 1e-6.
-* Linformer: it has one projection for each head, N(0, 0.02), which all layers,
-  keys and values share; here all heads of a layer share one.
-* Performer: it asks its library for 256 ReLU features but not for their kernel,
-  so its features are exponential, as here. It divides queries and keys by
-  Dh^(1/4) twice, here once.
+* Numbers: float16 there if possible, float32 here.
+* Schedule: there OneCycleLR begins the warm-up at 1/25 of the peak, here it
+  begins at 0. By default OneCycleLR also moves AdamW's b1 from 0.95 to 0.85 at
+  the peak and back. Here it is always 0.9 (`config.train.b1`).
+* Initial values: positions are N(0, 0.02) there, zeros here. Linear layers have
+  torch's defaults there, Xavier and biases of zero here.
+* Masks: there the mask is `input_ids != 0`, so that black pixels of Image and
+  Pathfinder count as padding (`config.mask_black`). Here they are tokens.
+* Pooling: there sums of tokens are divided by the number of all positions,
+  including padding and the filling to a power of two; here by the number of
+  tokens. `config.encoder.mean_over = 'positions'` comes close to it.
+* Evaluation: there only whole batches are scored, 1,984 of ListOps' 2,000
+  examples. Text is validated on its test split there, on a part of train here.
+* Layers: GELU is exact there, an approximation by tanh here. The eps of
+  LayerNorm is 1e-5 there, 1e-6 here.
+* Linformer: there one projection for each head, N(0, 0.02), serves all layers,
+  keys and values; here all heads of a layer share one.
+* Performer: there the library is asked for 256 ReLU features but not for their
+  kernel, so features are exponential, as here. Queries and keys are divided by
+  Dh^(1/4) twice there, once here.
 * Reformer: there logits are not divided by sqrt(Dh), and tokens of neighbouring
   chunks see each other whatever their buckets.
-* Nystromformer: it averages padding into landmarks, here only tokens. It scales
-  the first guess of the inverse by the largest sum of the batch
-  (`config.model.pinv_init = 'original'`), here each head and sequence by its
+* Nystromformer: landmarks average padding too there, only tokens here. There
+  the largest sum of the batch scales the first guess of the inverse
+  (`config.model.pinv_init = 'original'`). Here each head and sequence has its
   own largest sum.
-* Linear Transformer, which is not in the paper's table: it divides by the root
-  of the length, here by the sums of weights, as in the model's own paper.
+* Linear Transformer, which is not in the paper's table: there sums are divided
+  by the root of the length; here by the sums of weights, as in the model's own
+  paper.
 
-Known differences of `s4` and `s5` from their released code:
+Known differences of `s4` and `s5`:
 
 * Classifier: one linear layer there; here one hidden layer comes before it.
-* Text: `s4` has a vocabulary of characters, here of bytes. `s5` trains on all
-  of train and validates on test. Here a part of train is the validation split,
-  and training takes as many steps.
-* Retrieval: `s4` stops after 20 epochs, 45,960 steps of a cosine of 50,000;
-  here training takes all 50,000 steps.
-* Path-X, `s5`: its B has weight decay and the learning rate of the state-space
-  parameters; here B has no weight decay.
-* Norms: `s5` trains them with the learning rate of the state-space parameters,
-  here with that of the others. Batch norms include padding in both codes, here
-  they leave it out.
-* Pixels: numbers from -1 to 1; `s4` normalises Image by its mean and deviation.
+* Text: the vocabulary of `s4` is characters there, bytes here. `s5` trains on
+  all of train there and validates on test. Here a part of train is the
+  validation split, and training takes as many steps.
+* Retrieval: `s4` stops after 20 epochs there, 45,960 steps of a cosine of
+  50,000; here training takes all 50,000 steps.
+* Path-X, `s5`: there B has weight decay and the learning rate of the
+  state-space parameters; here B has no weight decay.
+* Norms: `s5` trains them with the learning rate of the state-space parameters
+  there, with that of the other parameters here. Batch norms include padding in
+  both released codes, but not here.
+* Pixels: numbers from -1 to 1. There `s4` normalises Image by its mean and
+  deviation.
 * Heads: mixers with heads have 4 here, which is our choice.
 
-Known differences of `mega` from the released code:
+Known differences of `mega`:
 
 * Classifier: as for `s4`, except for pairs, which have the head of that code.
 * MLP: SiLU there, GELU here.
-* Warm-up: from 1e-7 there, from 0 here; on Path-X it grows with the square of
+* Warm-up: from 1e-7 there, from 0 here. On Path-X it grows with the square of
   the step there.
-* Pixels: Image is normalised by (x - 0.48) / 0.24 there, here from -1 to 1.
+* Pixels: Image is normalised by (x - 0.48) / 0.24 there, to -1 ... 1 here.
 * Batch norms: as for `s4`.
 * Heads: mixers with heads have 4 here, which is our choice.
 
@@ -229,7 +233,9 @@ _LRA_IMAGES = _join(_LRA_RECIPE, dict(
 
 
 def _epochs(count: int, examples: int, batch_size: int) -> dict:
-  """Returns `train` for some epochs: one to warm up, a validation after each.
+  """Returns `train` for `count` epochs: the first warms up.
+
+  There is a validation after each epoch.
   """
   steps = examples // batch_size
   return dict(train=dict(
@@ -274,10 +280,10 @@ _NYSTROM_RETRIEVAL = _join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
                cpu_microbatch_size=2, cpu_eval_batch_size=4),
     encoder=dict(head='nli')))
 
-# The four lengths leave the least padding that four can: 60% of the positions
-# of ListOps and 44% of Text are computed. A core's caches hold two examples. So
-# on two cores a step of simpletron on ListOps takes 0.39 s (with four at a time
-# 0.51 s), its validation 3.6 s (with eight at a time 8.2 s).
+# These four lengths leave less padding than any other four: 60% of the
+# positions of ListOps and 44% of Text are computed. A core's caches hold two
+# examples. So on two cores a step of simpletron on ListOps takes 0.39 s (with
+# four at a time 0.51 s), its validation 3.6 s (with eight at a time 8.2 s).
 _NYSTROM = dict(
     listops=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
         train=dict(steps=5000, warmup_steps=1000, eval_every=50,
@@ -301,7 +307,7 @@ _NYSTROM = dict(
 
 
 def _probe(steps: int, conv_width: int = 0) -> dict:
-  """Returns the settings of a probe: no example comes twice, so no dropout."""
+  """Returns a probe's settings; no dropout, because no example repeats."""
   return dict(
       dtype='float32', objective='token_classification',
       train=dict(steps=steps, warmup_steps=100, learning_rate=3e-3,
@@ -341,8 +347,7 @@ def _sized(width: int, layers: int, mlp_width: int = 0, heads: int = 4) -> dict:
 
 def _trains(batch_size: int, steps: int, warmup_steps: int, eval_every: int,
             learning_rate: float, weight_decay: float, **others) -> dict:
-  """Returns `train`; a CPU computes one example at a time, for Path-X's sake.
-  """
+  """Returns `train`; on a CPU one example at a time, as Path-X is long."""
   return dict(train=dict(
       batch_size=batch_size, steps=steps, warmup_steps=warmup_steps,
       eval_every=eval_every, learning_rate=learning_rate,
@@ -350,8 +355,8 @@ def _trains(batch_size: int, steps: int, warmup_steps: int, eval_every: int,
       cpu_eval_batch_size=4, **others))
 
 
-# Names of state-space parameters in all mixers: all but B, and all but the step
-# sizes.
+# Names of state-space parameters of all mixers. The first list leaves out B,
+# the second the step sizes.
 _NOT_B = ('log_decay', 'frequency', 'lambda_real', 'lambda_imaginary',
           'log_step', 'log_nu', 'log_theta', 'log_gamma')
 _NOT_STEPS = (*(name for name in _NOT_B if name != 'log_step'), 'b')
@@ -383,7 +388,7 @@ _S4 = dict(
 
 
 def _s5(rate: float, factor: float, *, groups: tuple = (), **encoder) -> dict:
-  """Returns the recipe; the learning rate is `factor` * `rate`.
+  """Returns the recipe of `s5`, with the learning rate `factor` * `rate`.
 
   `rate` is the learning rate of the state-space parameters.
   """

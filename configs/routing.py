@@ -2,8 +2,8 @@
 
 python run_lra.py --config=configs/routing.py:listops_mini
 
-About sqrt(L) clusters of L / clusters queries and keys, the cheapest choice
-(section 4.1). Half of the heads are local, as in the paper.
+There are about sqrt(L) clusters, each with about sqrt(L) queries and keys: the
+cheapest choice (section 4.1). Half of the heads are local, as in the paper.
 """
 
 import math

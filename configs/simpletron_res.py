@@ -8,6 +8,6 @@ from configs import base
 
 def get_config(arg=''):
   config = base.get_config(arg, 'simpletron_res')
-  # Heads are added to the residual stream without a projection.
+  # Without an output projection, all heads together are as wide as the encoder.
   config.model.qkv_width = config.encoder.get_oneway_ref('width')
   return config

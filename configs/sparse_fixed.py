@@ -13,7 +13,7 @@ from configs import base
 
 def get_config(arg=''):
   config = base.get_config(arg, 'sparse_fixed')
-  # Half of the heads have each pattern.
+  # Each half of the heads has its own pattern, so there are at least two.
   config.model.num_heads = max(config.model.num_heads, 2)
   config.model.summary = base.by_size(config, 8, mini=2)
   return config

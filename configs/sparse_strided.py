@@ -12,6 +12,6 @@ from configs import base
 
 def get_config(arg=''):
   config = base.get_config(arg, 'sparse_strided')
-  # Half of the heads have each pattern.
+  # Each half of the heads has its own pattern, so there are at least two.
   config.model.num_heads = max(config.model.num_heads, 2)
   return config

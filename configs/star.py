@@ -1,4 +1,4 @@
-"""Star Attention (arXiv 2411.17116): blocks, each with the first beside it.
+"""Star Attention (arXiv 2411.17116): each block also sees the first block.
 
 python run_lra.py --config=configs/star.py:listops_mini
 

@@ -1,9 +1,10 @@
-"""Super attention (arXiv 2403.01643): efficient, values mixed along length.
+"""Super attention (arXiv 2403.01643): values are mixed along the length.
 
 python run_lra.py --config=configs/super.py:listops_mini
 
-The head is as wide as the encoder, so no field sets the heads. The length is
-that of the task.
+It is efficient attention (`configs/efficient.py`) with a matrix [L, L] on the
+values. The head is as wide as the encoder, so no field sets the heads. The
+length L is that of the task.
 """
 
 from configs import base

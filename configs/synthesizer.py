@@ -2,8 +2,8 @@
 
 python run_lra.py --config=configs/synthesizer.py:listops_mini
 
-The first variant of the paper. The Long Range Arena release adds the random one
-to dot-product attention; factorised, it has rank 32.
+This is the paper's first variant. The Long Range Arena release adds a random
+variant to dot-product attention, of rank 32 if factorised.
 """
 
 from configs import base

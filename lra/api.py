@@ -153,13 +153,14 @@ def load(folder: str | os.PathLike) -> Trained:
   the run began, a message on stderr reports it.
 
   Args:
-    folder: a run directory, as `runs/<task>/<model>/<config hash>-s<seed>`, or
-      for other parameters one of its checkpoints: `checkpoints/best`,
+    folder: a run directory, such as `runs/<task>/<model>/<config
+      hash>-s<seed>`.
+      For other parameters, one of its checkpoints: `checkpoints/best`,
       `checkpoints/last` or a step in these.
 
   Raises:
-    UserError: it is neither, has no checkpoint yet, is damaged, or its config
-      differs from that of the checkpoint.
+    UserError: the folder is neither, has no checkpoint yet, is damaged, or has
+      a config that differs from its checkpoint's.
   """
   folder = pathlib.Path(paths.local(folder))
   made, scored, step = restore.scored(folder)

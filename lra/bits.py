@@ -6,7 +6,7 @@ import numpy as np
 
 
 def pack(flags) -> str:
-  """Packs bool [N] into base64 of its bits, the first in the highest place."""
+  """Packs bool [N] into base64 of bytes; the first is the highest bit."""
   return base64.b64encode(np.packbits(np.asarray(flags, bool))).decode()
 
 
@@ -14,7 +14,7 @@ def unpack(text: str, count: int) -> np.ndarray:
   """Returns the bool [count] of a text that `pack` made.
 
   Raises:
-    ValueError: it is not the text of `count` flags.
+    ValueError: the text does not hold `count` flags.
   """
   data = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
   flags = np.unpackbits(data).astype(bool)

@@ -17,8 +17,8 @@ from typing import BinaryIO
 from lra.errors import UserError
 from lra.system import signals
 
-# The most bytes that are read of a file of settings, progress or source, and of
-# a file with a line for each example or log point.
+# Largest sizes in bytes: of a file of settings, progress or source, and of a
+# file with a line for each example or log point.
 MAX_SETTINGS = 2**24
 MAX_LINES = 2**30
 
@@ -86,7 +86,7 @@ def write_json(path: pathlib.Path, value) -> None:
   """Writes indented JSON, all or nothing.
 
   Raises:
-    UserError: it cannot be written.
+    UserError: the file cannot be written.
   """
   text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
   write_all({path: f'{text}\n'.encode()})
@@ -96,7 +96,7 @@ def opened(path: str | os.PathLike) -> BinaryIO:
   """Opens a regular file for reading.
 
   Raises:
-    OSError: it does not exist, may not be read, or is not a regular file.
+    OSError: the file does not exist, may not be read, or is not regular.
   """
   _check_regular(os.stat(path), path)  # before opening, which may block
   number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -130,15 +130,15 @@ def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
 def lock_file(path: pathlib.Path, mode: int = 0o666) -> BinaryIO:
   """Opens a file for `fcntl.flock`; creates it if it does not exist.
 
-  It follows no link and empties no file: in a folder from somebody else a link
-  may lead to any file.
+  It follows no link and empties no file: in somebody else's folder a link may
+  lead to any file.
 
   Args:
     path: the file.
     mode: its permissions if it is created, less the umask.
 
   Raises:
-    OSError: it cannot be opened, or is not a regular file.
+    OSError: the file cannot be opened, or is not regular.
   """
   try:
     number = os.open(

@@ -11,7 +11,7 @@ _NOTHING = ('Cf', 'Cs')
 
 
 def plain(text: str, most: int = 300) -> str:
-  """Returns `text` on one line, of visible letters, at most `most`."""
+  """Returns `text` as one line of at most `most` visible letters."""
   text = text[:4 * most]
   if not (text.isascii() and text.isprintable()):
     text = ''.join(map(_visible, text))
@@ -33,9 +33,10 @@ def percent(fraction: float | None, after: int = 2) -> str:
 
 
 def digits(low: float, high: float) -> int:
-  """Returns digits after the point of percentages with this interval.
+  """Returns how many decimals to print of percentages with an interval.
 
-  It is one digit more than the half width, a fraction, leaves certain.
+  `low` and `high` are fractions. There is one decimal if half the interval is a
+  percentage point or more, else there are two.
   """
   half = 50 * (high - low)
   return 1 if half >= 1 else 2

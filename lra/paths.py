@@ -8,7 +8,7 @@ import re
 from lra.errors import UserError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What comes with this package: baselines, published results, counts, speeds.
+# Files of this package: baselines, published results, counts, speeds.
 PACKAGED = ROOT / 'lra' / 'results'
 
 # A URL, also one that pathlib has made a path: it turns // into /.
@@ -53,7 +53,8 @@ def page() -> pathlib.Path:
 def page_of(folder: pathlib.Path) -> pathlib.Path:
   """Returns the default path of the leaderboard of a folder of records.
 
-  It is in that folder, so that your records do not replace the page of others.
+  It lies in that folder, so that your records do not replace the committed
+  page.
   """
   ours = folder.resolve() == results().resolve()
   return page() if ours else folder / 'leaderboard.md'
@@ -62,7 +63,7 @@ def page_of(folder: pathlib.Path) -> pathlib.Path:
 def details_of(page_path: pathlib.Path) -> pathlib.Path:
   """Returns the folder of the task pages: beside the page, with its name.
 
-  In a checkout the page of its own records has it in `docs/`.
+  The folder of a checkout's own page is in `docs/`.
   """
   folder, name = page_path.parent, page_path.stem
   if name == page_path.name:
@@ -72,7 +73,7 @@ def details_of(page_path: pathlib.Path) -> pathlib.Path:
 
 
 def found(path: str | os.PathLike) -> pathlib.Path:
-  """Returns the named file, or else that of `configs/` in this package.
+  """Returns the path, or the file in this package if only that one exists.
 
   Args:
     path: a path from the current folder, such as `configs/sweeps/mini.txt`.
@@ -108,15 +109,15 @@ def config_file(name: str) -> pathlib.Path:
 def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
   """Returns the path if it is on this machine's file system.
 
-  Files are locked, mapped and replaced in one step here, and no bucket can do
-  that; a URL would become a folder named `gs:`.
+  This program locks, maps and replaces files, which a bucket cannot do. A URL
+  would become a folder named `gs:`.
 
   Args:
     path: path of a file or a folder.
     name: the flag or field that it comes from, for the sentence.
 
   Raises:
-    UserError: it is a URL.
+    UserError: the path is a URL.
   """
   text = os.fspath(path)
   if _URL.match(text):
@@ -131,7 +132,7 @@ def data_dir(given: str | os.PathLike | None = None) -> str | os.PathLike:
   """Returns the data folder: as given, or $TFDS_DATA_DIR, or TFDS's default.
 
   Raises:
-    UserError: it is a URL.
+    UserError: the folder is a URL.
   """
   if given:
     return local(given, 'data_dir')

@@ -27,8 +27,8 @@ class Task:
     probe: whether some of the tokens have a class, instead of the whole
       sequence. The second document of an example holds their positions and
       classes. Probes are mini tasks with a leaderboard table of their own.
-    answers: number of classes per example in validation and test. Those of one
-      sequence are not independent of each other.
+    answers: number of classes per example in validation and test. The answers
+      within one example are not independent of each other.
     mini: whether this is a laptop version, sized for two CPU cores, with a
       leaderboard table of its own.
   """
@@ -94,7 +94,7 @@ def get(name: str) -> Task:
   """Returns the task called `name`.
 
   Raises:
-    UserError: no such task; the message lists the known ones.
+    UserError: there is no such task; the message lists the known ones.
   """
   if name not in TASKS:
     raise UserError(

@@ -163,7 +163,7 @@ def _shortened(text, longest):
 
 
 def _check_text(argv):
-  """Raises UserError for a path that libraries and records cannot name."""
+  """Raises UserError for a path that is not UTF-8: libraries may refuse it."""
   named = [*argv[1:], os.environ.get('TFDS_DATA_DIR', '')]
   with contextlib.suppress(FileNotFoundError):  # the folder was removed
     named.append(os.getcwd())
@@ -183,7 +183,7 @@ def experiment(folder: str | None = None):
     folder: the run directory, by default that of the config.
 
   Raises:
-    UserError: it cannot be run; the message names the field.
+    UserError: the experiment cannot run; the message names the field.
   """
   if CONFIG.value is None:
     return None
@@ -194,7 +194,7 @@ def experiment(folder: str | None = None):
 
 
 def quiet_libraries() -> None:
-  """Silences the logs of libraries, which raise their errors as well."""
+  """Silences the logs of libraries, whose errors are raised anyway."""
   absl_logging.set_verbosity(absl_logging.FATAL)
   logging.getLogger('jax').setLevel(logging.ERROR)
   sys.unraisablehook = _without_late_workers(sys.unraisablehook)
@@ -208,8 +208,7 @@ def _without_late_workers(hook):
 
   If a write or a read fails, Orbax closes its event loop. Threads of
   tensorstore that end later call the closed loop, with one traceback each.
-  Other reads under way fail as they are dropped, with two thousand characters
-  each.
+  Other reads are dropped, and each prints an error of two thousand characters.
   """
   def shown(unraisable):
     code = getattr(unraisable.object, 'cr_code', None)  # code of a coroutine
@@ -223,7 +222,7 @@ def _without_late_workers(hook):
 def use_compile_cache(folder: str | None = None) -> None:
   """Keeps compiled programs in `folder`, by default that of --compile_cache.
 
-  If it is empty, compiled programs are not kept.
+  An empty name keeps none.
   """
   import jax
   folder = CACHE.value if folder is None else folder

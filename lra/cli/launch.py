@@ -282,7 +282,7 @@ def _over_grid(results):
 def over_seeds(results: list[result_lib.Result]) -> str:
   """Returns a line with the mean of several seeds and its interval.
 
-  It is '' for fewer than two.
+  Returns '' if fewer than two seeds have scores.
   """
   scored = [r for r in results if getattr(r.test, 'confusion', None)]
   if len(scored) < 2:

@@ -10,9 +10,9 @@ from lra.system import signals
 
 def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
            extra: tuple[str, ...], broken: set[int]) -> bool | None:
-  """Makes jobs for the entries that are left.
+  """Makes jobs for the unfinished entries.
 
-  The whole sweep is cut into parts, not only what is left, because records may
+  The jobs are parts of the whole sweep, not only of what is left: records may
   appear while a job waits.
 
   Args:
@@ -22,7 +22,8 @@ def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
     broken: set that receives the lines of jobs that ended by a bug or a signal.
 
   Returns:
-    Whether they were stopped; None if they are queued and may not have begun.
+    Whether the jobs were stopped; None if they are queued and may not have
+    begun.
   """
   executor, jobs = options.EXECUTOR.value, options.JOBS.value
   cluster.check(executor)

@@ -12,7 +12,7 @@ from lra.sweeps import bundle, plan, progress, runner, sweep
 from lra.system import signals
 from lra.training import writers
 
-# Flags that the commands of a sweep's parts get too.
+# Flags that are passed on to the processes and jobs of a sweep.
 _PASSED_ON = ('record', 'replace', 'results_dir', 'page', 'compile_cache',
               'log', 'at_once')
 

@@ -1,4 +1,4 @@
-"""The command line: flags -> train, evaluate, leaderboard or list.
+"""The command line: its flags choose to train, evaluate, list and so on.
 
 Exit codes: 0 done; 1 a bug of ours, with its traceback; 2 something for the
 user to correct, in one sentence; 3 the run diverged; 4 the device's memory was

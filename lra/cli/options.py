@@ -248,7 +248,7 @@ All flags: --helpfull. Documentation: docs/index.md of the repository.'''
 
 
 def summary() -> str:
-  """Returns the text of --help: an example of each thing that people do."""
+  """Returns the text of --help, with an example of each use."""
   return _HELP.format(program=' '.join(paths.program()),
                       model=paths.config_said('simpletron'))
 
@@ -257,8 +257,8 @@ def check() -> None:
   """Checks that all flags belong to one command.
 
   Raises:
-    UserError: two commands are given, a flag belongs to another one, or two
-      contradict each other.
+    UserError: two commands are given, a flag needs a command that is not given,
+      or two flags contradict each other.
   """
   names = dict.fromkeys((*COMMANDS, *itertools.chain(*COMMANDS.values())))
   given = [name for name in names

@@ -20,15 +20,15 @@ _CONFIGS = pathlib.Path(configs.__file__).parent
 _SAID = ('task', 'protocol', 'model.name')
 _NONE = 'No command makes it again here: '
 _SEED = '--config.seed='
-# Most rounds of setting fields: one may derive from another that derives too.
+# Rounds of setting fields: setting one may change fields derived from it.
 _ROUNDS = 4
 
 
 def command(run: Result, seeds: Sequence[int] = ()) -> str:
   """Returns the shell command that makes a run of the same config again.
 
-  It has the config file of the model, and each field that differs from this
-  file except the data folder. The version of the code is not part of it.
+  The command names the model's config file, and each field that differs from
+  this file except the data folder. It does not name a version of the code.
 
   Args:
     run: its record.
@@ -45,7 +45,7 @@ def command(run: Result, seeds: Sequence[int] = ()) -> str:
   except UserError as error:
     # A page must not depend on the folder of the checkout.
     return _NONE + str(error).replace(f'{_CONFIGS}/', 'configs/')
-  except Exception as error:  # whatever a record's values do to a config
+  except Exception as error:  # whatever a record's values may raise
     return f'{_NONE}its config cannot be made ({type(error).__name__}).'
   if seeds:
     flags = [flag for flag in flags if not flag.startswith(_SEED)]
@@ -97,7 +97,7 @@ def _fields(run: Result) -> dict[str, Any]:
 def _wanted(run):
   """Returns {dotted field: value} that the config must have.
 
-  Fields that were added after the run get the value that means no change.
+  Fields that were added after the run get the value that describes it.
   """
   later = json.loads(json.dumps(fields.added(run.model)))
   wanted = identity.with_sizes(later | _fields(run))

@@ -1,8 +1,8 @@
 """Every field of a config: its type and default, its meaning, its range.
 
-Constants only. `configs/base.py` makes configs from these declarations, and
-runs are checked against them. `lra.config.identity` leaves fields that were
-declared after the first records out of a run's hash.
+`configs/base.py` makes configs from these declarations, and runs are checked
+against them. A field declared after the first records is left out of a run's
+hash if its value describes earlier versions; see `lra.config.identity`.
 
 The other arguments of a mixer are not here: the class `Mixer` of
 `lra/models/<config.model.name>.py` declares them, with their ranges
@@ -12,7 +12,7 @@ The other arguments of a mixer are not here: the class `Mixer` of
 import dataclasses
 from typing import Any
 
-# In `Field.before`: the field is as old as the first records.
+# Value of `Field.before` for a field that is as old as the first records.
 ALWAYS = object()
 
 # Largest step and seed, which are int32 on the devices; largest float32.
@@ -291,7 +291,7 @@ def argument(default: Any, **limits) -> Any:
   return dataclasses.field(default=default, metadata=limits)
 
 
-# Arguments that mixers got after there were records of them:
+# Arguments that mixers got after the first records:
 # model -> argument -> the value that describes the mixer before.
 ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
     **{model: {'qkv_bias': True} for model in (
@@ -311,7 +311,7 @@ ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
 
 
 def added(model: str) -> dict[str, Any]:
-  """Returns {later field: the value that means no change}.
+  """Returns {field added later: the value that describes earlier versions}.
 
   Args:
     model: name of the model whose later arguments are included.

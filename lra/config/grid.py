@@ -1,4 +1,4 @@
-"""Splits the words of a sweep's line or of --grid, and `field=[a,b]`.
+"""Splits a sweep's line or --grid into words, and `field=[a,b]` into values.
 
 Quotes work as in a shell. Within brackets they belong to a value, as in Python,
 and whitespace does not separate words.
@@ -51,7 +51,7 @@ def check(words: list[str]) -> list[str]:
 
 
 def hint(changes: Iterable[str], problem: str) -> str:
-  """Returns a hint to add to an error about one of some changes, or ''."""
+  """Returns a hint to add to an error about one of `changes`, or ''."""
   for change in changes:
     name, _, value = change.partition('=')
     if name in problem and ',' in value and value[0] not in '([{':

@@ -3,8 +3,8 @@
 Two configs have the same identity if they differ in MACHINE_FIELDS only. Their
 runs share a row of the leaderboard, as do runs that differ in FITTING_FIELDS.
 The identity does not change when the code gains a field: a field declared after
-the first records (`lra.config.fields`) is left out if its value describes the
-behaviour before.
+the first records (`lra.config.fields`) is left out if its value describes
+earlier versions.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ def with_sizes(flat: dict) -> dict:
 
 
 def identity(config: dict) -> dict:
-  """Returns the part of a config that identifies it, nested as the config.
+  """Returns the part of a config that identifies it, nested like the config.
 
   Args:
     config: a whole config as plain JSON values (tuples count as lists). It may
@@ -145,8 +145,7 @@ def run_folder(config: dict) -> pathlib.Path:
 
 
 def differences(ours: dict, theirs: dict) -> list[str]:
-  """Returns the sorted names of fields of the identity, or seed, that differ.
-  """
+  """Returns the sorted names of differing fields: of the identity, and seed."""
   flat = [flatten(identity(c)) | {'seed': c.get('seed')}
           for c in (ours, theirs)]
   missing = object()
@@ -157,8 +156,7 @@ def differences(ours: dict, theirs: dict) -> list[str]:
 
 
 def varied(configs: list[dict]) -> list[str]:
-  """Returns the names of the fields in which configs, as plain values, differ.
-  """
+  """Returns the names of the fields in which some of the configs differ."""
   first, *others = [flatten(config) for config in configs] or [{}]
   return [name for name in first
           if any(other.get(name) != first[name] for other in others)]

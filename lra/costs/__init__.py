@@ -6,6 +6,6 @@ machine.skip_tpu()  # the modules here are commands, and import JAX
 
 
 def config_of(model: str, argument: str):
-  """Returns the config of `configs/<model>.py:<argument>`, for changes."""
+  """Returns a copy of the config `configs/<model>.py:<argument>`, to change."""
   return importlib.import_module(f'configs.{model}').get_config(
       argument).copy_and_resolve_references()

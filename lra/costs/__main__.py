@@ -2,16 +2,16 @@
 
 `python -m lra.costs --config=configs/simpletron.py:listops_mini` times two
 things in turns. One is the loop of `run_lra.py` (data, dispatch, logging,
-progress bar). The other is the compiled step alone on a batch that is already
-there. It prints seconds per step of both, the loop's overhead and the peak
-memory. Without --rounds it takes about 20 seconds beside compiling. `--drawn`
-times the compiled step on random tokens of full length, without a data set
-(that of Path-X takes hours to generate).
+progress bar). The other is the compiled step alone, always on the same batch.
+It prints seconds per step of both, the loop's overhead and the peak memory.
+Without --rounds it takes about 20 seconds plus compilation. `--drawn` times the
+compiled step on random tokens of full length, without a data set (that of
+Path-X takes hours to generate).
 
 Other flags write tables of all models to --out. `--memory` writes `memory.md`;
 `--speed` writes `speed.md` and `speed.json`. `--layers` counts the bytes that
 layers move (`layers.md`), and `--launches` the kernels that training steps
-launch on a GPU (`launches.md`). Their accelerators need not be present.
+launch on a GPU (`launches.md`). The accelerators need not be present.
 `--collectives` counts the bytes that devices of a mesh send. `--onchip`
 measures errors and times of the kernels on the accelerator of this machine.
 """
@@ -99,7 +99,7 @@ def main() -> int:
 
 
 def _module(name):
-  """Imports what measures or counts with `kernels.tools`.
+  """Imports a module of this package that needs `kernels.tools`.
 
   Raises:
     UserError: this is an installed package, which lacks these tools.

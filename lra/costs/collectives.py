@@ -1,14 +1,16 @@
 """Counts the bytes that devices of a mesh send in a step, and estimates times.
 
 `python -m lra.costs --collectives=8,64,256 --config=...` compiles the training
-step for so many devices, which need not be here, and reads from the program
-what each of them sends; without a config it writes `collectives.md`.
+step for these numbers of devices, which need not be present. It reads from the
+program how many bytes each device sends. Without a config it writes
+`collectives.md`.
 
-Times are computed, not measured: a ring's bytes over one link, beside the
-program's operations at a chip's highest rate. A real step computes slower than
-that and sends while it computes, so what is left of each device's speed is what
-it keeps at least; the wait for a first byte is left out. Over `data` and `fsdp`
-the batch grows with the devices, over `sequence` each has less to do.
+Times are computed, not measured. The time to send is that of a ring's bytes
+over one link, without the wait for the first byte. The time to compute is that
+of the program's operations at a chip's highest rate. A real step computes more
+slowly, and sends while it computes. A device therefore keeps at least the share
+of its speed in the last column. Over `data` and `fsdp` the batch grows with the
+number of devices; over `sequence` each device has less to do.
 """
 
 import dataclasses
@@ -32,7 +34,7 @@ BYTES_PER_S = 1600e9 / 8 / 4
 TASK = 'pathx'
 CASES = {'simpletron': ('data', 'fsdp', 'sequence'), 'lightning': ('sequence',)}
 
-# Bytes that one of n devices sends, divided by those of its result.
+# Bytes that one of n devices sends, divided by the bytes of its result.
 _SENT = {
     'all-reduce': lambda n: 2 * (n - 1) / n,
     'all-gather': lambda n: (n - 1) / n,
@@ -114,7 +116,7 @@ def _made(config, devices, batch):
 
 def tables(counts: list[str]) -> list[str]:
   """Returns lines of Markdown: the `report` of `CASES`, on each axis."""
-  lines = ['# What devices tell each other in a training step', '',
+  lines = ['# Bytes that devices send each other in a training step', '',
            *__doc__.split('\n\n', 1)[1].strip().splitlines()]
   for model, axes in CASES.items():
     config = config_of(model, TASK)

@@ -1,9 +1,9 @@
 """Counts the kernels that a training step launches on a GPU.
 
 `JAX_PLATFORMS=cpu python -m lra.costs --launches=h200` compiles the step of a
-few models, the whole batch as one microbatch, and counts in the program. The
-GPU need not be present. The launches and bytes of a small model's step
-determine its time on a GPU, not its operations.
+few models, with the whole batch as one microbatch, and counts the launches in
+the program. The GPU need not be present. The time of a small model's step on a
+GPU depends on its launches and bytes, not on its operations.
 """
 
 import json
@@ -89,15 +89,15 @@ def tables(target: str) -> list[str]:
   return [
       '# Launches of a training step', '',
       f'One training step compiled for {target}, JAX {jax.__version__}, '
-      'protocol nystrom, float32, the whole batch as one microbatch. Launches '
-      'are kernels. GB moved are read from and written to device memory. The '
-      'host waits at each conditional. Nothing is timed.', '',
-      '"Before" is counted on older code: the gradients of '
-      'norms, embedding and GELU were left to JAX, the optimizer updated each '
-      'parameter by itself, each dropout derived its own keys and kept its '
-      'random words. That count left out what cuBLASLt writes for the gradient '
-      'of GELU.', '',
-      'Products are those of cuBLASLt, and of a Pallas kernel for the '
-      'gradients of narrow layers. Written by '
+      'protocol nystrom, float32, with the whole batch as one microbatch. '
+      'Launches are kernels. GB moved are read from and written to device '
+      'memory. The host waits at each conditional. Nothing is timed.', '',
+      '"Before" was counted on older code. There JAX computed the gradients '
+      'of norms, embedding and GELU, the optimizer updated each parameter by '
+      'itself, and each dropout derived its own keys and kept its random '
+      'words. That count left out what cuBLASLt writes for the gradient of '
+      'GELU.', '',
+      'Matmuls are those of cuBLASLt; a Pallas kernel computes the gradients '
+      'of narrow layers. Written by '
       f'`python -m lra.costs --launches={target}`.', '',
       table(['model', 'task', *heads], rows, heads)]

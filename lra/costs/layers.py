@@ -2,7 +2,7 @@
 
 A layer is the mixer of a block: projections, kernel, output projection.
 `python -m lra.costs --layers=v5e,v6e,h200` compiles it, forward and with its
-gradients, and counts. The accelerators need not be present.
+gradients, and counts the bytes. The accelerators need not be present.
 """
 
 import functools
@@ -28,7 +28,8 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
 
   Every part, a matmul or the kernel, reads its operands from device memory and
   writes its results to it once. A compiler for TPUs that keeps an array in
-  on-chip memory between two parts moves less. In units of T, one [B, L, width]:
+  on-chip memory between two parts moves less. Below, reads + writes are in
+  units of T, the bytes of one [B, L, width]:
 
     forward   x -> qkv 1 + 3, kernel 3 + 1; with an output projection 1 + 1
     backward  kernel q, k, v, do 4 + 3, dx 3 + 1, dW 1 + 3; with an output
@@ -55,11 +56,11 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
 
 
 def function(mixer, direction: str):
-  """Returns a layer as a function of params, x, mask, and dy for 'both'.
+  """Returns the function that a layer computes in a direction.
 
   Returns:
-    'forward': a function that returns y. 'both': one that returns y and the
-    gradients of params and x.
+    'forward': (params, x, mask) -> y. 'both': (params, x, mask, dy) -> (y,
+    gradients of params, gradient of x).
   """
   def forward(params, x, mask):
     return mixer.apply(params, x, mask, train=True)
@@ -110,7 +111,7 @@ def row_major(x, device) -> Format:
 def compiled(run, arguments, device, platform: str):
   """Compiles a layer with row-major arguments and results.
 
-  Programs that are counted and programs that are timed are both made here.
+  It makes all programs whose bytes are counted or which are timed.
 
   Args:
     run: a function from `function`.
@@ -163,7 +164,7 @@ def measure(name: str, direction: str, heads: int, head_width: int,
 
 
 def tables(targets: list[str]) -> list[str]:
-  """Returns lines of Markdown: every layer by its own kernel and by plain XLA.
+  """Returns lines of Markdown: each layer with its own kernel and in plain XLA.
 
   Args:
     targets: names in `kernels.tools.aot.TARGETS`.
@@ -186,13 +187,13 @@ def heading(targets: list[str]) -> list[str]:
   """Returns the lines above the table, which describe it."""
   return [
       '# Bytes that layers move', '',
-      f'bfloat16, B {BATCH}, L {LENGTH:,}, D = H Dh, a mask. T = bytes of one '
-      '[B, L, D]. Products for a GPU are cuBLASLt\'s. Moved is what the '
-      'compiled program reads from and writes to device memory. The floor is '
-      'of parts that each read and write it once; it does not know on-chip '
-      'memory, in which the compilers for TPUs keep an array between two parts '
-      'where it fits, which is not counted: there moved can be below the '
-      'floor. Written by '
+      f'bfloat16, B {BATCH}, L {LENGTH:,}, D = H Dh, with a mask. T is the '
+      'number of bytes of one [B, L, D]. Matmuls for a GPU are cuBLASLt\'s. '
+      '"Moved" is what the compiled program reads from and writes to device '
+      'memory. "Floor" is the number of bytes if each part of the layer reads '
+      'its operands and writes its results once. Compilers for TPUs may keep '
+      'an array in on-chip memory between two parts, which is not counted: '
+      'moved can then be below the floor. Written by '
       f'`python -m lra.costs --layers={",".join(targets)}`.', '']
 
 

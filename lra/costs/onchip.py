@@ -3,9 +3,9 @@
   python -m lra.costs --onchip=kernels/results/h200.json
 
 This command runs on the device of this machine, stage by stage. It writes the
-JSON file after each measurement, so that a machine lent for minutes leaves its
-results so far. The same command resumes. `--stages=layers` runs one stage again
-and keeps the others.
+JSON file after each measurement, so that the results so far survive if the
+machine is taken away. The same command resumes. `--stages=layers` runs one
+stage again and keeps the others.
 """
 
 import importlib.metadata
@@ -32,7 +32,7 @@ from lra.system.terminal import say
 STAGES = ('errors', 'races', 'kernels', 'layers')
 PACKAGES = ('jax', 'jaxlib', 'jax-cuda13-plugin', 'libtpu',
             'flash-linear-attention', 'jax-linear-attention', 'torch')
-GROUP = 4  # cases of errors that are compiled together, for each core
+GROUP = 4  # cases of `_errors` that are compiled together, per CPU core
 # compute-sanitizer's tools, with the line in which each counts its findings.
 SANITIZERS = {'racecheck': r'RACECHECK SUMMARY: (\d+) hazard',
               'memcheck': r'ERROR SUMMARY: (\d+) error',
@@ -130,7 +130,7 @@ def _errors(cases, before, save):
   done = [_which(row) for row in rows]
   left = [case for case, which in zip(cases, order, strict=True)
           if which not in done]
-  # All of a group are compiled before the first of it runs.
+  # A whole group is compiled before its first case runs.
   size = GROUP * machine.cpu_count()
   for start in range(0, len(left), size):
     group = left[start:start + size]
@@ -217,7 +217,7 @@ def _kernels(sizes, before, save):
 
 
 def _layers(sizes, before, save):
-  """Measures times and errors of whole layers, by own kernels and plain XLA."""
+  """Measures times and errors of layers, with own kernels and plain XLA."""
   found = {'rows': [], **before}
   if 'copy_bytes_per_s' not in found:
     found['copy_bytes_per_s'] = timing.bandwidth(sizes['copy'], sizes['calls'])

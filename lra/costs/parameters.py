@@ -1,7 +1,7 @@
 """Counts the parameters of every model on every task without computing them.
 
 Counting takes seconds. So `run_lra.py --list` reads the file that `python -m
-lra.costs.parameters` has written, and counts only models that it lacks.
+lra.costs.parameters` has written, and counts only models missing in it.
 """
 
 import argparse
@@ -23,7 +23,8 @@ COUNTED = paths.PACKAGED / 'parameters.csv'
 def parameters(model: str, task: str) -> int:
   """Counts trainable parameters of `configs/<model>.py:<task>[,protocol=...]`.
 
-  One and two blocks are traced: each further block adds as many parameters.
+  Only models of one and two blocks are traced: each further block adds as many
+  parameters as the second.
   """
   config = config_of(model, task)
   layers = config.encoder.num_layers
@@ -80,7 +81,11 @@ def read(path: pathlib.Path = COUNTED) -> dict[str, dict[str, int]]:
 
 def write(folder: pathlib.Path, names: Iterable[str] | None = None
           ) -> pathlib.Path:
-  """Counts models, by default all, and the Transformer of each protocol.
+  """Writes the parameter counts of models, and of each protocol's Transformer.
+
+  Args:
+    folder: the folder to write to.
+    names: the models; by default all.
 
   Returns:
     The path of `parameters.csv`; `budgets.csv` is in the same folder.
@@ -96,7 +101,7 @@ def write(folder: pathlib.Path, names: Iterable[str] | None = None
 
 
 def count_budgets() -> dict[tuple[str, str], int]:
-  """Counts (protocol, task) -> parameters of its Transformer."""
+  """Returns {(protocol, task): parameters of the Transformer there}."""
   return {(protocol, task): parameters(
       REFERENCE, f'{task},protocol={protocol}')
           for protocol, tasks in protocols.PROTOCOLS.items() for task in tasks}

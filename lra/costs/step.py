@@ -130,7 +130,7 @@ def measure_drawn(experiment, *, steps: int) -> dict:
     arguments, and the fields of `measure` that apply.
 
   Raises:
-    UserError: it cannot be run here; the message names the field.
+    UserError: the experiment cannot run here; the message names the field.
   """
   made = program.make(experiment)
   (made, step), compile_seconds = program.timed(made.fit_train)

@@ -33,7 +33,7 @@ LIMITS = {1: 2.3, 1.5: 3.1, 2: None}
 
 
 def limit(entry: catalogue.Entry) -> float | None:
-  """Returns the limit of temporaries' growth when L doubles; None: any."""
+  """Returns how much temporaries may grow when L doubles; None: any."""
   return LIMITS[entry.growth['memory']]
 
 
@@ -53,7 +53,7 @@ def _text_config(name, width, heads):
 
 
 def compile_gradient(module, length: int, width: int = WIDTH):
-  """Compiles forward and backward of a mixer at B 1 for this device."""
+  """Compiles a mixer's forward and backward pass, with B = 1."""
   x = jax.ShapeDtypeStruct((1, length, width), jnp.float32)
   mask = jax.ShapeDtypeStruct((1, length), bool)
   variables = dict(jax.eval_shape(
@@ -104,11 +104,11 @@ def memory_heading(device: str) -> list[str]:
       '# Memory of the models', '',
       f'Temporary MiB of one mixer, forward and backward, compiled for '
       f'{device}; B 1, width {WIDTH}, {HEADS} heads, float32, the settings '
-      'of `configs/<model>.py:text`. The limit is what its cost in L allows; '
-      'none where memory is quadratic by definition. Memory may shrink where L '
-      'doubles: above 2^23 logits of all heads together (`MANY_LOGITS` of '
-      '`lra/nn/partials.py`) bigbird, reformer, compressive and others compute '
-      'their heads one after the other. '
+      'of `configs/<model>.py:text`. The limit of the ratio follows from the '
+      'model\'s cost in L; there is none if memory is quadratic by '
+      'definition. Memory may shrink when L doubles: with more than 2^23 '
+      'logits in all heads (`MANY_LOGITS` of `lra/nn/partials.py`), bigbird, '
+      'reformer, compressive and others compute one head after another. '
       'Written by `python -m lra.costs --memory`.', '']
 
 
@@ -164,14 +164,14 @@ def speed_lines(measured: dict[str, Any]) -> list[str]:
       '# Speed of the models', '',
       f'Seconds of one training step of two blocks on {measured["device"]}, '
       f'JAX {measured["jax"]}, their ratio to the Transformer\'s, and MiB that '
-      'the step needs beside its arguments: compare the ratios, not the '
+      'the step needs besides its arguments. Compare the ratios, not the '
       f'seconds. Width {measured["width"]}, {HEADS} heads, MLP '
       f'{4 * measured["width"]}, float32, no padding, the settings of '
       f'`configs/<model>.py:text`; median of {measured["rounds"]} rounds over '
-      f'all models, of one that takes {SLOW_SECONDS} s a single step. '
-      'Projections and MLP are in every row. Where cost is linear in L, the '
-      'number M of features, landmarks or keys per query decides from which L '
-      'on a model is the faster one. Written by `python -m lra.costs --speed`.',
+      f'all models. A step slower than {SLOW_SECONDS} s is timed once. Every '
+      'row includes projections and MLP. Where cost is linear in L, the '
+      'number M of features, landmarks or keys per query decides from which '
+      'L on a model is faster. Written by `python -m lra.costs --speed`.',
       '', table(['model', 'cost', *heads], rows, right=heads)]
 
 

@@ -12,13 +12,14 @@ Batch = dict[str, np.ndarray]
 
 def gather(split: Split, indices, seq_len: int, *,
            mask_black: bool = False) -> Batch:
-  """Returns the examples `indices` as arrays.
+  """Returns the examples `indices` of a split as arrays.
 
-  With `mask_black` code 0 becomes padding; a black pixel is id 1 otherwise.
+  A token's id is its code plus one; 0 is padding. With `mask_black` code 0, a
+  black pixel, counts as padding too.
 
   Returns:
-    tokens int16 [B, L] (pairs: [B, 2, L]), the heads of the sequences as
-    byte + 1, padded with 0; labels int32 [B]; weights float32 [B], ones.
+    tokens int16 [B, L] (pairs: [B, 2, L]), the first `seq_len` ids of each
+    sequence; labels int32 [B]; weights float32 [B], ones.
   """
   indices = np.asarray(indices)
   documents = indices if split.pairs is None else split.pairs[indices]
@@ -47,7 +48,7 @@ def epoch_order(size: int, seed: int, epoch: int) -> np.ndarray:
 
 def train_indices(size: int, batch_size: int, seed: int, step: int):
   """Returns the examples of `step` (from 0); each occurs once per epoch."""
-  # Plain Python numbers: beside a busy device, a numpy call finds cold caches.
+  # Plain Python: a numpy call is slow while a busy device keeps caches cold.
   epoch, place = divmod(step * batch_size, size)
   pieces, missing = [], batch_size
   while missing:
@@ -72,9 +73,9 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
     batch_size: examples of one optimizer step; `microbatch_size` divides it.
     microbatch_size: examples of one forward and backward pass.
     seed: seed of the order of examples.
-    step: updates made before, from 0.
-    lengths: [size] of the examples. A batch is sorted by them, so that each
-      microbatch has similar ones; None keeps the random order.
+    step: number of optimizer steps made before.
+    lengths: [size], length of each example. A batch is sorted by length, so
+      that each microbatch has similar lengths; None keeps the random order.
     rows: the examples of each microbatch to make; by default all.
   """
   indices = train_indices(size, batch_size, seed, step)
@@ -92,9 +93,13 @@ def eval_batches(make: Callable[..., Batch], order: np.ndarray, *,
                  ) -> Iterator[Batch]:
   """Yields every example once; the last batch is filled up with weight 0.
 
-  Args: as `train_batch`; the steps are -1, -2, ..., and
-    order: int [N], the examples as they come.
-    rows: the examples of each batch to make.
+  Args:
+    make: (indices, seed, step) -> arrays of these examples. Batches have the
+      steps -1, -2, ...
+    order: int [N], indices of the examples, in order.
+    batch_size: examples of one batch.
+    seed: seed of random parts of a batch.
+    rows: the examples of each batch to make; by default all.
   """
   size = len(order)
   for number, start in enumerate(range(0, size, batch_size), 1):

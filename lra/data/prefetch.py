@@ -8,19 +8,19 @@ from typing import Any
 class Prefetch:
   """Makes batches in the order of their steps, one ahead of its use.
 
-  One thread makes one batch ahead. The caller makes the first batch, and any
-  that was not the next. A batch is a pure function of its step, so it does not
-  depend on the thread that makes it.
+  A thread makes the next batch. `get` itself makes a batch that the thread has
+  not made, such as the first. A batch depends only on its step, not on who
+  makes it.
   """
 
   def __init__(self, make: Callable[[int], Any], end: int):
-    """Starts no work; no batch is made ahead for step `end` or a later one."""
+    """Prepares to make batches; `end` and later steps are not made ahead."""
     self._make, self._end = make, end
     self._pool = futures.ThreadPoolExecutor(1, 'batch')
     self._next = None
 
   def get(self, step: int) -> Any:
-    """Returns the batch of a step; begins that of the next one."""
+    """Returns the batch of `step` and starts making the next one."""
     made, self._next = self._next, None
     batch = (made[1].result() if made and made[0] == step
              else self._make(step))

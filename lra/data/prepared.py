@@ -28,7 +28,8 @@ class Prepared:
 def load(task_name: str, data_dir=None, source=None) -> Prepared:
   """Reads the data set of a task, and prepares it first if necessary.
 
-  Arguments and errors are those of `data_prep.prepare`; damaged data is one.
+  Arguments and errors are those of `data_prep.prepare`. Damaged data is an
+  error too.
   """
   data_prep.prepare(task_name, data_dir, source)
   content = data_prep.read(task_name, data_dir)

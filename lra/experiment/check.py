@@ -74,7 +74,7 @@ def sharing(train, encoder) -> int:
 
 
 def flatten(config, prefix=''):
-  """Returns values by name, and errors of values that cannot be computed."""
+  """Returns {name: value}, and {name: error} of values that raise an error."""
   flat, failed = {}, {}
   for key, value in config.items(preserve_field_references=True):
     name = f'{prefix}{key}'
@@ -326,8 +326,8 @@ def _check_model(config):
   if encoder.mlp_width >> max(encoder.head_layers - 1, 0) == 0:
     raise UserError(
         f'config.encoder.head_layers={encoder.head_layers} halves '
-        f'config.encoder.mlp_width={encoder.mlp_width} to nothing: choose '
-        'fewer.')
+        f'config.encoder.mlp_width={encoder.mlp_width} until nothing is left: '
+        'choose fewer layers.')
   if encoder.mean_over != 'tokens' and encoder.pooling != 'mean':
     raise UserError(
         f'config.encoder.mean_over={encoder.mean_over} means nothing to '

@@ -77,8 +77,8 @@ def arguments(mixer: type) -> dict[str, str]:
 def _attributes(cls, mixer):
   """Returns {name: meaning} of the section "Attributes:" of a class.
 
-  A name in capitals and backticks is replaced by this tuple of the mixer's
-  file.
+  If a meaning names a tuple of the mixer's file, in capitals and backticks,
+  the values of the tuple replace the name.
   """
   _, _, section = (cls.__dict__.get('__doc__') or '').partition('Attributes:')
   section = re.split(r'\n\n', section, maxsplit=1)[0]

@@ -132,7 +132,7 @@ def resolve(config: ConfigDict, *, made_by: str = '',
     folder: the run directory; by default `identity.run_folder`.
 
   Raises:
-    UserError: it cannot be run; the message names the field.
+    UserError: the config cannot be run; the message names the field.
   """
   check.check(config)
   task = tasks.get(config.task)

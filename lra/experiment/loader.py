@@ -122,7 +122,7 @@ _compiled = functools.lru_cache(maxsize=100)(
 
 
 def _check_change(name, value, names):
-  """Checks that an argument changes a field of these names, and may."""
+  """Raises UserError unless an argument may change a field of these names."""
   if name == 'protocol':
     raise UserError(
         f'--config.protocol={value!r} would change the name of the protocol '

@@ -38,8 +38,12 @@ _PLAIN = (bool, int, float, str, tuple, list, dict)
 
 
 def names(folder: str | os.PathLike = FOLDER) -> tuple[str, ...]:
-  """Returns the names of all models: files of a folder except `_this.py`."""
-  # Each config asks for them, and a page makes hundreds: no `pathlib`.
+  """Returns the names of all models.
+
+  They come from the files of `folder`, without those that begin with `_`.
+  """
+  # Each config calls this, and a page reads hundreds of configs: `pathlib`
+  # would be too slow.
   stems = (file.removesuffix('.py') for file in os.listdir(folder)
            if file.endswith('.py') and not file.startswith('_'))
   return tuple(sorted(
@@ -65,7 +69,8 @@ def module(name: str) -> types.ModuleType:
   except (UserError, signals.Stop):
     raise
   except (Exception, SystemExit, KeyboardInterrupt) as e:
-    # Whatever somebody's file may do; Ctrl-C is a `Stop`, or nobody listens.
+    # A model's file may raise anything. Ctrl-C raises `Stop` if signals are
+    # handled, else KeyboardInterrupt.
     if isinstance(e, KeyboardInterrupt) and not signals.listening():
       raise
     raise UserError(environment.blamed(e) or explained(
@@ -76,8 +81,8 @@ def mixer(name: str) -> type:
   """Returns the class of model `name`.
 
   Raises:
-    UserError: no such model (the message lists the known ones), or its file
-      cannot be imported or defines no Mixer.
+    UserError: there is no such model (the message lists the known ones), or its
+      file cannot be imported or defines no mixer.
   """
   file, cls = place(name)
   found = getattr(module(name), cls, None)
@@ -91,8 +96,8 @@ def mixer(name: str) -> type:
 def defaults(name: str) -> dict[str, Any]:
   """Returns {argument: default} of a model's mixer.
 
-  Arguments without a default are left out, and those whose default is no plain
-  value, such as a function: the JSON file of a config cannot hold them.
+  Arguments without a default are left out. So are arguments whose default is no
+  plain value, such as a function: the JSON file of a config cannot hold it.
 
   Raises:
     UserError: see `mixer`.

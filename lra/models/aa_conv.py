@@ -2,12 +2,12 @@
 
 Of the output's D channels, `value_share` come from softmax attention with its
 own output projection, the rest from an ordinary convolution of the input.
-Queries, and keys, of all heads have `key_share` D channels. The channels of
-each head are rounded, to at least one, so these shares are coarse in a narrow
-model with many heads. The paper gives each head at least 20 key channels; here
-only `key_share` decides. The paper's relative positions of images are left out:
-the encoder adds positions. Padded inputs of the convolution count as zero, like
-positions beyond both ends.
+The queries of all heads together have `key_share` D channels, and so have the
+keys. The channels of each head are rounded, to at least one, so these shares
+are coarse in a narrow model with many heads. The paper gives each head at least
+20 key channels; here only `key_share` decides. The paper's relative positions
+of images are left out: the encoder adds positions. Padded inputs of the
+convolution count as zero, like positions beyond both ends.
 
 Equation: [conv_K(X), softmax(Q K^T / sqrt(dk / H)) V per head, projected],
   K x D x (1 - v) D weights in conv, dk = k D channels in Q, v D in V

@@ -22,8 +22,9 @@ FAMILY = 'dense'
 COST = 'O(L^2 D) time with a division each, O(L) memory'
 GROWTH = {'time': 2, 'memory': 1}
 TILE = 64  # queries and keys of a tile
-# Queries and keys are clipped to +-40. A product of two exponentials may then
-# overflow or be 0, but is never infinity times 0.
+# Queries and keys are clipped to +-40, so that exp(2 q) and exp(2 k) are
+# neither 0 nor infinite. Their product may be, but it is never infinity times
+# 0.
 _LARGEST = 40.0
 _AT_ONCE = 16  # terms of a logit that are summed without going through memory
 
@@ -49,8 +50,8 @@ def attend(q_BxLxHxDh, k_BxSxHxDh, v_BxSxHxDv, weight_HxDh, mask_BxS,
            tile: int = TILE):
   """Returns softmax_j(w . tanh(q_i + k_j)) v_j, [B, L, H, Dv] like `v`.
 
-  Computes in float32, `tile` rows and columns at a time at most; without any
-  key in the mask the result is 0.
+  Computes in float32, on at most `tile` queries and keys at a time. The result
+  is 0 if the mask allows no key.
   """
   B, L, H, _ = q_BxLxHxDh.shape
   q_NxDhxBxHxI, k_MxDhxBxHxJ = (
@@ -70,7 +71,7 @@ def _tiles(x_BxLxHxD, tile):
   """Cuts into N tiles of I positions, [N, B, H, I, D]; pads with 0 or False."""
   B, L, H, D = x_BxLxHxD.shape
   rows = -(-L // -(-L // tile))
-  if L > tile:  # a CPU computes 16 at a time
+  if L > tile:  # rows become a multiple of 16, which a CPU computes at once
     rows = min(tile, -(-rows // 16) * 16)
   x = jnp.pad(x_BxLxHxD, ((0, 0), (0, -L % rows), (0, 0), (0, 0)))
   x = x if x.dtype == bool else x.astype(jnp.float32)

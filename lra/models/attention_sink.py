@@ -5,8 +5,8 @@ language model fails once its window has left the first tokens behind. It works
 if the first few tokens are kept. In the paper queries look back only, and
 positions are counted within the cache. Here, in an encoder, the window looks
 both ways. Positions are those of the encoder, and `rotary` rotates queries and
-keys by their position in the sequence. The first tokens, such as CLS, are seen
-by all but see only their own window.
+keys by their position in the sequence. All queries see the first tokens, such
+as CLS, but the first tokens see only their own window.
 
 Equation: softmax over { j : |i - j| <= w or j < s } of q_i k_j / sqrt(Dh)
 Source: Xiao et al. 2023, arXiv 2309.17453, section 3.2

@@ -7,10 +7,11 @@ and `window_blocks` // 2 on either side, the first `global_blocks` blocks and
 make the first and the last block global. In LRA the last block is nearly always
 padding, so here the global blocks are the first ones.
 
-The random graph is generated once from `pattern_seed` and the layer's index. It
-differs between heads and layers. It covers all blocks of the padded sequence,
-so another padded length gives another graph, although padding is never attended
-to. Sequences with padding cut off use the graph of the uncut ones.
+The random blocks are drawn once from `pattern_seed` and the layer's index. They
+differ between heads and layers. They are drawn among all blocks of the padded
+sequence: another padded length gives other random blocks, although padding is
+never attended to. Sequences with padding cut off keep the blocks of the uncut
+ones.
 
 Equation: softmax over { j : block(j) in window, global or random blocks of
   block(i) } of q_i k_j / sqrt(Dh); all j if block(i) is global
@@ -55,7 +56,10 @@ class Mixer(PatternMixer):
   layer: int = 0
 
   def state_size(self, width: int, length: int) -> int:
-    """See `PatternMixer`; random blocks may be anywhere."""
+    """Returns the size of the keys and values that the patterns keep.
+
+    With random blocks these are all keys and values.
+    """
     if self.random_blocks:
       return self.kv_size(length)
     return super().state_size(width, length)
@@ -65,7 +69,7 @@ class Mixer(PatternMixer):
     if self.window_blocks % 2 == 0:
       raise UserError('config.model.window_blocks must be odd: the block of '
                       'the query is in the middle.')
-    # The path under which the graphs of the first records were generated.
+    # The random blocks of old records depend on this name: never change it.
     name = f'encoder/block_{self.layer}/mixer'
     reach = self.window_blocks // 2
     positions = self.global_blocks * self.block_size

@@ -1,15 +1,15 @@
 """Compressive Transformer: own segment, the one before, older ones compressed.
 
-A query sees its own segment up to itself, the whole segment before, and
-summaries of the `memory_segments` segments before that. A summary compresses
+A query sees its own segment up to itself, the whole segment before it, and
+summaries of the `memory_segments` segments before both. A summary compresses
 `rate` inputs by a strided convolution, a mean or a maximum, and is projected to
 keys and values like any input. It is masked unless one of its inputs is a
-token. Padding counts as zero in a convolution and not at all in the others.
+token. Padding counts as zero in a convolution; means and maxima leave it out.
 
-All memories come from the layer's own input of the same sequence, so segments
-are computed in parallel, and gradients reach the summaries and their inputs.
-The paper stops these gradients and trains the convolution by its own loss,
-since its memories outlive a training step. Its dilated convolutions, most used
+All memories come from the layer's own input of the same sequence. Segments are
+therefore computed in parallel, and gradients reach the inputs of summaries. The
+paper's memories outlive a training step; it stops these gradients and trains
+the convolution by a loss of its own. Its dilated convolutions, most used
 memories and relative positions are left out.
 
 The mixer is causal, as in the paper; CLS pooling is refused.
@@ -59,7 +59,7 @@ class Mixer(HeadMixer):
   causal = True
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of two segments of keys and values and of summaries."""
+    """Returns the size of two segments and of the summaries."""
     del width
     size = min(self.segment_size, length)
     older = min(self.memory_segments, max(-(-length // size) - 2, 0))
@@ -81,7 +81,7 @@ class Mixer(HeadMixer):
     sources = [(x_BxPxD, mask_BxP)]
     if self.memory_segments:
       sources.append(self._compress(x_BxPxD, mask_BxP))
-    # One projection for both: inputs and summaries share the key weights.
+    # One matmul projects inputs and summaries, which share all weights.
     sizes = [mask.shape[1] for _, mask in sources]
     x_BxExD = jnp.concatenate([x for x, _ in sources], 1)
     k_BxExHxDh, v_BxExHxDh = (self.heads(x_BxExD, name)

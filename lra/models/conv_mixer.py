@@ -1,9 +1,9 @@
 """ConvMixer: a depth-wise convolution over positions, GELU and a norm.
 
-Has only the half of the paper's layer that mixes positions, in one dimension.
-The encoder adds the skips, and its MLP replaces the pointwise convolution. A
-layer norm replaces the batch norm, which would mix examples and count padding.
-Padded inputs count as zero, like positions beyond both ends.
+This is the half of the paper's layer that mixes positions, in one dimension.
+The encoder adds the residual sums, and its MLP replaces the pointwise
+convolution. A layer norm replaces the batch norm, which would mix examples and
+count padding. Padded inputs count as zero, like positions beyond both ends.
 
 Equation: LayerNorm(gelu(conv_K(X) + b)), each channel its own K weights
 Source: Trockman and Kolter 2022, arXiv 2201.09792, section 2

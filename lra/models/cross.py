@@ -1,10 +1,11 @@
 """Cross attention: learned latents read the sequence and write back to it.
 
-Two cross attentions with M latents in between. Each latent reads all tokens,
-and each token reads all latents; tokens see each other only through latents.
-This is the induced attention of Set Transformers without its inner MLP, norms
-and skip, which the encoder's block provides. Keys and values of the latents are
-projected per head. A Perceiver reads in the same way but does not write back.
+There are two cross attentions with M latents in between. Each latent reads all
+tokens, then each token reads all latents; tokens see each other only through
+latents. This is the induced attention of Set Transformers without its inner
+MLP, norms and residual sum, which the encoder's block provides. Keys and values
+of the latents are projected per head. A Perceiver reads in the same way but
+does not write back.
 
 Equation: Z' = softmax(Z (X Wk)^T / sqrt(Dh)) X Wv,
   softmax(X Wq (Z' Wk')^T / sqrt(Dh)) Z' Wv' per head, then an output

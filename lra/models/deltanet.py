@@ -1,10 +1,10 @@
 """DeltaNet: linear attention that replaces what a key held before.
 
-A step reads the value that the state holds for a key, and moves it towards the
-new one by beta. `negative_eigenvalues` doubles beta: a step can then turn a
-direction around, which state tracking such as parity needs. A bidirectional
-layer runs convolutions and recurrence once from each end, with the same
-parameters; this is not in the paper.
+For each token, a step reads the value that the state holds for its key, and
+moves it towards the new value by a share beta. `negative_eigenvalues` doubles
+beta: a step can then reverse a direction, which state tracking such as parity
+needs. A bidirectional layer runs convolutions and recurrence once from each
+end, with the same parameters; this is not in the paper.
 
 Equation: S_t = S_(t-1) + beta_t k_t^T (v_t - k_t S_(t-1)), o_t = q_t S_t /
   sqrt(N), q, k = SiLU(conv_4(W x)) / length, v = SiLU(conv_4(W x)),

@@ -2,9 +2,9 @@
 
 A token makes `householder` steps, each with its own key, value and beta; its
 transition is a product of that many generalised Householder matrices. The state
-decays before the first step, and the token reads it after the last. Betas lie
-between 0 and 2 by default. `forget` False leaves the decay out. Keys are 3/4 D
-wide and values 3/2 D, each step, as in the authors' code. A bidirectional layer
+decays before the first step unless `forget` is False, and the token reads it
+after the last step. Betas lie between 0 and 2 by default. In each step, keys
+are 3/4 D wide and values 3/2 D, as in the authors' code. A bidirectional layer
 runs convolutions and recurrence once from each end, with the same parameters;
 this is not in the paper.
 
@@ -39,24 +39,30 @@ class Mixer(gated_deltanet.Mixer):
 
   @property
   def steps(self) -> int:
-    """Number of steps of the rule for each token."""
+    """How often the delta rule is applied for each token."""
     return self.householder
 
   def log_decay(self, x_BxLxD):
     return super().log_decay(x_BxLxD) if self.forget else None
 
   def operands(self, q, k, v, beta, log_decay, reverse):
-    """Makes the steps tokens of their own, [B, L n, H, ...]."""
+    """Returns the arguments with n positions per token, [B, L n, H, ...]."""
     first, last = (-1, 0) if reverse else (0, -1)
 
     def apart(y):
-      """[B, L, n H, ...] -> [B, L n, H, ...], the first of a pass first."""
+      """Gives each step a position: [B, L, n H, ...] -> [B, L n, H, ...].
+
+      In reverse, the steps of a token are reversed too.
+      """
       y = y.reshape(*y.shape[:2], self.steps, self.num_heads, *y.shape[3:])
       y = jnp.flip(y, 2) if reverse else y
       return y.reshape(y.shape[0], -1, *y.shape[3:])
 
     def alone(y, step):
-      """[B, L, H, ...] -> [B, L n, H, ...], 0 at all steps but one."""
+      """Puts y at one of the n steps, 0 elsewhere.
+
+      [B, L, H, ...] -> [B, L n, H, ...].
+      """
       out = jnp.zeros((*y.shape[:2], self.steps, *y.shape[2:]), y.dtype)
       out = out.at[:, :, step].set(y)
       return out.reshape(y.shape[0], -1, *y.shape[2:])

@@ -2,19 +2,20 @@
 
 The first `num_global` tokens (the CLS token) are the global input, all others
 the long input. Long tokens see the long tokens in their window and all global
-tokens; global tokens see everything. Each key adds a learned vector for its
-relation to the query. Among long tokens, and among global tokens, this is the
-distance, clipped at k; each of the other two pieces has one vector. The paper
-adds global tokens to the input, for example one per sentence. The inputs here
-have no sentences, so the first tokens are global.
+tokens; global tokens see everything. This makes four pieces of attention, from
+long or global queries to long or global keys. Each key adds a learned vector
+for its relation to the query. From long to long and from global to global
+tokens, this is the distance, clipped at k; each of the other two pieces has one
+vector. The paper adds global tokens to the input, for example one per sentence.
+The inputs here have no sentences, so the first tokens are global.
 
 `sharing` sets which of the four pieces share projections. With `all` they share
-one set. With `sides` the pieces of long queries share one, those of global
-queries another. With `none` each piece has its own keys and values. All share
-the output projection. The authors' code differs in three points. Its default is
-`sides`. It adds a learned number for each relation and head to the logits,
-which is not in the paper's equations. Its vectors start with the standard
-deviation of keys, 0.5, and here with 0.02.
+one set. With `sides` the pieces of long queries share one set, those of global
+queries another. With `none` each piece has its own keys and values. All pieces
+share the output projection. The authors' code differs in three points. Its
+default is `sides`. It adds a learned number for each relation and head to the
+logits, which is not in the paper's equations. The standard deviation of its
+initial vectors is that of keys, 0.5; here it is 0.02.
 
 Equation: softmax over { j : |i - j| <= r or j global } of
   q_i (k_j + a_ij) / sqrt(Dh), all j if i is global; a_ij = a_clip(j - i, k)
@@ -108,9 +109,10 @@ class Mixer(HeadMixer):
     return {pair: piece(*pair) for pair in PIECES}
 
   def _labels(self, side, q_BxLxHxDh):
-    """Returns vectors a for the queries of one side, [2 k + 2, H, Dh].
+    """Returns the vectors a of queries of one side, [2 k + 2, H, Dh].
 
-    Ordered by distance from -k; the last one is for keys of the other side.
+    The first 2 k + 1 are for the distances -k ... k, the last one for keys of
+    the other side.
     """
     shape = (2 * self.max_distance + 2, *q_BxLxHxDh.shape[2:])
     return self.param(f'{side}_labels', nn.initializers.normal(0.02),
@@ -151,7 +153,7 @@ def _other(qkv, labels_VxDh, mask_K):
 
 
 def _globals(qkv, labels_VxDh, mask_M):
-  """Attends from global tokens to global tokens."""
+  """Returns the attention of global tokens to global tokens."""
   i, k = np.arange(len(mask_M)), len(labels_VxDh) // 2
   label_MxM = np.clip(i - i[:, None], -k, k) + k
   score_MxM = jnp.take_along_axis(
@@ -160,7 +162,7 @@ def _globals(qkv, labels_VxDh, mask_M):
 
 
 def _window(qkv, labels_VxDh, mask_L, radius):
-  """Attends from long tokens to long tokens within the radius."""
+  """Returns the attention of long tokens to long tokens within the radius."""
   pattern = sliding_window(radius)
   offsets, block = pattern.fitting_offsets(len(mask_L)), pattern.block
   q, k, v, mask = (to_blocks(x, block) for x in (*qkv, mask_L))
@@ -178,8 +180,8 @@ def _window(qkv, labels_VxDh, mask_L, radius):
 def _by_distance(scores_xIxV, apart_IxK):
   """Maps scores of labels to scores of pairs, [..., I, V] -> [..., I, K].
 
-  The distances in a row are those of the row above minus one. So one row of all
-  distances is repeated, and reshaping shifts each row further left by one.
+  From one row (query) to the next, all distances fall by one. So one row with
+  all distances is repeated, and reshaping shifts each row one place further.
   Gathering would be slow on a CPU.
   """
   block, keys = apart_IxK.shape

@@ -1,7 +1,7 @@
 """Gated DeltaNet: a delta rule whose state also decays, by a gate of each head.
 
-The gate lets a token forget everything at once, the delta rule replaces what
-one key held. Keys are 3/4 D wide and values 3/2 D, as in the authors' code. A
+The gate lets a token forget the whole state, the delta rule replaces the value
+of one key. Keys are 3/4 D wide and values 3/2 D, as in the authors' code. A
 bidirectional layer runs convolutions and recurrence once from each end, with
 the same parameters; this is not in the paper.
 

@@ -1,6 +1,6 @@
 """GLA: linear attention with a gate of each token and key channel.
 
-The gates come from the input by a projection of low rank; the root of order 16
+A projection of low rank computes the gates from the input; their 16th root
 keeps them near 1. Keys are half as wide as the input. Each head is normalised
 by its root mean square, with one scale for all heads, as in the authors' later
 code; the paper has LayerNorm there, and a bias in the output gate.
@@ -31,7 +31,7 @@ COST = 'O(L D^2 / H)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla',)
 
-ROOT = 16  # order of the root of the gates
+ROOT = 16  # a gate is the 16th root of a sigmoid
 
 
 class Mixer(GatedMixer):

@@ -1,8 +1,8 @@
 """Grouped-query attention: groups of query heads share keys and values.
 
-With one group it equals multi-query attention (`mqa`), with as many groups as
-heads the Transformer. The paper averages the heads of trained multi-head
-models; here the model is trained from the start.
+With one group it equals multi-query attention (`mqa`). With as many groups as
+heads it equals the Transformer. The paper averages the heads of trained
+multi-head models; here the model is trained from the start.
 
 Equation: softmax(Q_h K_g^T / sqrt(Dh)) V_g for each head h, g = floor(h G / H),
   then an output projection
@@ -27,8 +27,8 @@ class MultiQuery(SoftmaxMixer):
   Source: Shazeer 2019, arXiv 1911.02150, section 3
 
   Attributes: those of `SoftmaxMixer`, and
-    num_kv_heads: G, number of heads of keys and of values. Only a subclass that
-      declares it has this field.
+    num_kv_heads: G, number of heads of keys and of values; class attribute 1. A
+      subclass may declare it as a field.
 
   Raises:
     UserError: G does not divide H.

@@ -1,14 +1,15 @@
 """HGRN: a gated linear recurrence with rotating states and rising lower bounds.
 
 Decays depend on the token and have a lower bound, so that upper layers forget
-more slowly than lower ones. The bounds of all layers come from one table of
-parameters, which the encoder holds: a softmax over the layers, summed up. The
-first layer has the bound 0. Each state also rotates by an angle of its own,
-which does not depend on the token. A bidirectional layer sums both directions,
-which share all parameters; without `share_theta`, not their angles.
+more slowly than lower ones. The bounds are cumulative sums of a softmax over
+the layers. They come from one table of parameters for all layers, which the
+encoder holds. The first layer has the bound 0. Each state also rotates by an
+angle that does not depend on the token. A bidirectional layer sums both
+directions. They share all parameters but the angles; with `share_theta` also
+the angles.
 
 The authors' settings for Long Range Arena have `encoder.block=glu`, batch norms
-and, for images, scans along rows and columns, which are not here.
+and, for images, scans along rows and columns, which are not implemented here.
 
 Equation: h_t = lambda_t exp(i theta) h_(t-1) + (1 - lambda_t) c_t,
   lambda_t = gamma_k + (1 - gamma_k) sigmoid(x_t W_l),  c_t = SiLU(x_t W_c),
@@ -44,7 +45,7 @@ class Mixer(direction.DirectedMixer):
     layer, num_layers: index of the layer, from 0, and number of layers.
 
   Raises:
-    UserError: an unknown choice.
+    UserError: an attribute has a value that is none of its choices.
   """
   share_theta: bool = False
   kernel: str = 'auto'
@@ -104,7 +105,7 @@ class Mixer(direction.DirectedMixer):
     return Dense(width, dtype=self.dtype, name=name)
 
   def _turns(self, width):
-    """Returns exp(i theta), complex64 [D], forward and in reverse."""
+    """Returns exp(i theta), complex64 [D], for each direction."""
     names = ['theta']
     if direction.passes(self.direction) == 2 and not self.share_theta:
       names.append('theta_reverse')

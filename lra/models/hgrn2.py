@@ -1,12 +1,13 @@
 """HGRN2: a gated recurrence whose state is an outer product of key and value.
 
-One gate is both the decay and, as 1 - f, the key. Its lower bound l rises with
-the layers, so that upper layers remember longer; the first layer has none. The
+The gate f is the decay, and 1 - f is the key. Its lower bound l rises with the
+layers, so that upper layers remember longer; the first layer has none. The
 bounds of all layers come from one table, which the encoder holds, as in HGRN.
-The query is a sigmoid, the output gate of HGRN. The paper's expansion ratio is
-the width of a head. A bidirectional layer sums both ways with the same
-parameters, as in the authors' code. The authors' models for Image and
-Pathfinder scan rows and columns; this one scans the sequence.
+The query is a sigmoid and takes the place of HGRN's output gate. The paper's
+expansion ratio is the width of a head. A bidirectional layer sums both
+directions with the same parameters, as in the authors' code. The authors'
+models for Image and Pathfinder scan rows and columns; this one scans the
+sequence.
 
 Equation: S_t = diag(f_t) S_(t-1) + (1 - f_t)^T SiLU(W_i x_t),
   f_t = l + (1 - l) sigmoid(W_f x_t), o_t = sigmoid(W_q x_t) S_t,
@@ -82,7 +83,7 @@ class Mixer(GatedMixer):
         (width,), (width,), self.dtype, name='out')(o_BxLxD)
 
   def _gates(self, forget_BxLxHxN, shared):
-    """Returns log f and 1 - f for logits of f without its bound."""
+    """Returns log f and the key 1 - f, from logits of f without its bound."""
     log_f, k = jax.nn.log_sigmoid(forget_BxLxHxN), nn.sigmoid(-forget_BxLxHxN)
     if shared is None or not self.layer:
       return log_f, k

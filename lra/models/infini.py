@@ -1,10 +1,10 @@
 """Infini-attention: attention within segments beside a memory of earlier ones.
 
-The queries of a segment attend to their own segment, causally, and read a
-memory of all segments before it, which a gate per head mixes in. The memory is
-a matrix per head, filled by linear attention; while empty it returns 0. The
-delta rule stores only the part of a value that the memory does not return for
-its key yet; `delta` False stores all of it.
+The queries of a segment attend to their own segment, causally. They also read a
+memory of all segments before it, and a gate per head mixes both results. The
+memory is a matrix per head, filled by linear attention; while empty it returns
+0. The delta rule stores only the part of a value that the memory does not
+return for its key yet; with `delta` False it stores the whole value.
 
 The mixer is causal, as in the paper; CLS pooling is refused.
 
@@ -105,7 +105,7 @@ def _store(memory, k_BxSxHxDh, v_BxSxHxDh, mask_BxS, delta):
 
 
 def _attend(q_BxSxHxDh, k_BxSxHxDh, v_BxSxHxDh, mask_BxS):
-  """Attends causally within a segment; 0 without a key."""
+  """Attends causally within a segment; the result is 0 if no key is allowed."""
   size, width = q_BxSxHxDh.shape[1], q_BxSxHxDh.shape[-1]
   logits_BxHxSxS = width**-0.5 * jnp.einsum(
       'bshd,bthd->bhst', q_BxSxHxDh, k_BxSxHxDh,

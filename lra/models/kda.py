@@ -1,7 +1,7 @@
 """Kimi Delta Attention: a delta rule with a decay of each key channel.
 
-Decays come from the input by a projection of low rank, and so does the output
-gate; both ranks are the width of a head's values. A bidirectional layer runs
+Projections of low rank compute the decays and the output gate from the input;
+both ranks are the width of a head's values. A bidirectional layer runs
 convolutions and recurrence once from each end, with the same parameters; this
 is not in the paper, whose models also have layers of softmax attention.
 

@@ -4,8 +4,8 @@ Heads as in MiniMax-01: SiLU on queries, keys and values, RMS norm over all
 heads together, an output projection. `gate` adds MiniMax-01's sigmoid output
 gate; it is off by default to keep the Transformer's number of parameters.
 `decay_by_depth` shrinks the decay with depth as in MiniMax-01; it is off by
-default, as in the first paper. `direction` bidirectional adds attention in
-reverse order, in neither paper; a token then sees itself twice.
+default, as in the first paper. With `direction` bidirectional, attention in
+reverse order is added, so a token sees itself twice; no paper has this.
 
 Equation: S_t = e^(-s_h) S_(t-1) + K_t^T V_t, O_t = RMSNorm(Q_t S_t),
   s_h = 2^(-8h/H), h = 1..H
@@ -32,11 +32,11 @@ class Mixer(LinearMixer):
   """Lightning attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `LinearMixer`, and
-    direction: bidirectional sums both ways.
-    decay: False sets all slopes to 0: plain causal linear attention.
-    decay_by_depth: whether slopes shrink with depth as in MiniMax-01's
-      released model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The
-      factor is about 1 in the first layer and almost 0 in the last.
+    direction: bidirectional sums both directions.
+    decay: False sets all s_h to 0: plain causal linear attention.
+    decay_by_depth: whether s_h shrinks with depth as in MiniMax-01's released
+      model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The factor is
+      about 1 in the first layer and almost 0 in the last.
     gate: whether an output gate, sigmoid(x W_g), multiplies the normalised
       heads.
     layer, num_layers: index of the layer, from 0, and number of layers.
@@ -81,7 +81,7 @@ class Mixer(LinearMixer):
     return {'slopes': self.slopes(), 'activation': 'silu'}
 
   def attend(self, *operands, mask, **arrays):
-    """See `LinearMixer.attend`; sums both directions if bidirectional."""
+    """Runs the operation; sums both directions if bidirectional."""
     attend = super().attend
 
     def one_way(reverse):
@@ -106,8 +106,7 @@ class Mixer(LinearMixer):
   def _at_once(self, o_BxLxHxDh):
     """Returns whether to compute the norm inside the matmul.
 
-    This is faster on a TPU, whose compiler joins them, and on a GPU if there
-    is a kernel for it.
+    A TPU's compiler fuses both, which is faster. A GPU needs a kernel for it.
     """
     if self.gate or kernels.platform() == 'cpu':
       return False

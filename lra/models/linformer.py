@@ -2,8 +2,9 @@
 
 E and F are [L, M], so the parameters fix the length. Both mix all positions, so
 padded keys and values are zeroed: the content of padding changes no output.
-Every true position still reads all M landmarks. The paper's fourth sharing, one
-matrix for all layers, is left out, because each mixer owns its parameters.
+Every true position still reads all M landmarks. The paper also shares one
+matrix between all layers; this is left out, because each mixer owns its
+parameters.
 
 Equation: softmax(Q (E^T K)^T / sqrt(Dh)) F^T V per head, E, F: [L, M], then an
   output projection

@@ -1,12 +1,13 @@
 """LION: linear attention over the whole sequence, as a recurrence of two ways.
 
-The weight of two tokens fades with the gates a of the tokens between them and
-of the one that is read. `decay` chooses the gates: `none` (LION-LIT: a = 1),
-`fixed` (LION-D: one for each head) or `selective` (LION-S: one for each head
-and token). The two ways of the recurrence both hold the token itself, which
-counts once. A causal layer has the first way alone.
+Each token has a gate a. The weight of a token that is read is the product of
+its gate and of the gates of all tokens between it and the reader. `decay`
+chooses the gates: `none` (LION-LIT: a = 1), `fixed` (LION-D: one for each head)
+or `selective` (LION-S: one for each head and token). The recurrences from both
+ends each contain the token itself; it is subtracted once. A causal layer has
+the forward recurrence alone.
 
-The released image models start with gates around 1/2, the default `short`.
+In the released image models the gates start around 1/2, the default `short`.
 Gates near 1 (`long`) remember long sequences. The paper's models for Long Range
 Arena start from HiPPO for this; their code is not released.
 
@@ -32,8 +33,8 @@ KERNELS = ('xla',)
 
 DECAYS = ('none', 'fixed', 'selective')
 MEMORIES = ('short', 'long')
-EPS = 1e-6  # of the sum of the weights, as in the released code
-LONG = 0.001, 0.1  # range of 1 - a
+EPS = 1e-6  # added to the sum of the weights, as in the released code
+LONG = 0.001, 0.1  # range of 1 - a at the start with memory `long`
 
 
 class Mixer(NormalisedMixer):
@@ -75,7 +76,7 @@ class Mixer(NormalisedMixer):
         o_BxLxHxE.astype(self.dtype), x_BxLxD.shape[-1], self.dtype)
 
   def _features(self, y_BxLxHxN):
-    """Returns phi, float32."""
+    """Returns phi(y), float32 [B, L, H, N]."""
     y_BxLxHxN = y_BxLxHxN.astype(jnp.float32)
     if self.decay == 'none':
       return nn.elu(y_BxLxHxN) + 1
@@ -98,7 +99,7 @@ class Mixer(NormalisedMixer):
     return jnp.broadcast_to(jax.nn.log_sigmoid(-logit_BxLxH), shape)
 
   def _start(self, key, shape):
-    """Returns the logits of 1 - a."""
+    """Returns the initial logits of 1 - a, one for each head."""
     if self.memory == 'long':
       rest_H = jnp.exp(state_space.log_uniform(*LONG)(key, shape))
       return jnp.log(rest_H) - jnp.log1p(-rest_H)

@@ -2,8 +2,8 @@
 
 Kernels are small at first, and taps below a threshold count as 0 (`squash`).
 While training, `kernel_dropout` drops taps, the same for a whole batch. A
-bidirectional layer has kernels of its own in reverse, which begin at the next
-token, as in the authors' code. Their settings for Long Range Arena have one
+bidirectional layer also has reverse kernels, which begin at the next token, as
+in the authors' code. The authors' settings for Long Range Arena have one
 direction on ListOps, Text, Retrieval and Image.
 
 In the paper's models a layer is a norm, this mixer and a residual sum, without
@@ -29,7 +29,7 @@ COST = 'O(L D (log L + D))'
 GROWTH = {'time': 1, 'memory': 1}
 PARAM_GROUPS = ('kernels', 'kernels_reverse')
 
-STD = 0.002  # of initial taps
+STD = 0.002  # standard deviation of initial taps
 
 
 class Mixer(direction.DirectedMixer):
@@ -52,7 +52,7 @@ class Mixer(direction.DirectedMixer):
   full_length: int | None = None
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of all inputs: the kernels are as long."""
+    """Returns the size of all inputs, because kernels are as long as these."""
     return length * width
 
   @nn.compact

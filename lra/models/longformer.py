@@ -1,10 +1,10 @@
 """Longformer: a sliding window plus global tokens with their own projections.
 
 The first `num_global` tokens (the CLS token) are global. Every query sees them
-through the window's projections. They see every token through separate query,
-key and value projections, as in the authors' code. The LRA release has these
-projections too but names no global token, so it does not use them. All heads
-have one dilation, 1 by default; the paper dilates two heads of its upper
+through the window's projections. Global tokens see every token through separate
+query, key and value projections, as in the authors' code. The LRA release has
+these projections too but makes no token global, so it does not use them. All
+heads have one dilation, 1 by default; the paper dilates two heads of its upper
 layers.
 
 Equation: softmax over { j : |i - j| <= w/2 or j global } of q_i k_j / sqrt(Dh);

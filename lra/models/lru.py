@@ -1,10 +1,10 @@
-"""LRU: a linear recurrence whose complex decays are parameters themselves.
+"""LRU: a linear recurrence whose complex decays lambda are parameters.
 
-Decays start in a ring between the radii r_min and r_max, with phases up to
-max_phase. gamma, a parameter that starts at the root of 1 - |lambda|^2, keeps
-the size of states near that of inputs. Path-X needs decays near 1 and small
-phases. A bidirectional layer shares all but C between its two directions, as
-does S5. Dropout between GELU and the gate is that of the encoder.
+The initial decays lie in a ring between the radii r_min and r_max, with phases
+up to max_phase. gamma, a parameter that starts at the root of 1 - |lambda|^2,
+keeps the size of states near that of inputs. Path-X needs decays near 1 and
+small phases. The directions of a bidirectional layer share all parameters but
+C, as in S5. Dropout between GELU and the gate is that of the encoder.
 
 In the paper's models a layer is a norm, this mixer and a residual sum, without
 an MLP: `encoder.block=none`.
@@ -46,7 +46,8 @@ class Mixer(direction.DirectedMixer):
     dtype: dtype of the matmuls; the scan is complex64.
 
   Raises:
-    UserError: r_min is not below r_max, or an unknown choice.
+    UserError: r_min is not below r_max, or an attribute has a value that is
+      none of its choices.
   """
   state_dim: int = fields.argument(64, low=1, high=fields.MANY)
   r_min: float = fields.argument(0.0, low=0, below=1)

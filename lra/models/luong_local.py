@@ -1,6 +1,6 @@
 """Local-p attention: each token predicts where to look, and looks around it.
 
-Every head of every token predicts a centre among the tokens, counted from 0
+Every head of every token predicts a centre, as a position among the tokens
 without padding. It attends to tokens within w of the centre, and a Gaussian
 around the centre multiplies the softmax weights. Gradients reach the centre
 through the Gaussian; the choice of tokens in the window has no gradient. In the
@@ -55,8 +55,8 @@ class Mixer(HeadMixer):
   def _centres(self, x_BxLxD, mask_BxL):
     """Returns the centres p, float32 [B, L, H].
 
-    All in float32: bfloat16 cannot distinguish neighbours among thousands of
-    positions.
+    All steps are float32: bfloat16 cannot distinguish neighbours among
+    thousands of positions.
     """
     hidden_BxLxHxDh = jnp.tanh(layers.project_heads(
         x_BxLxD, self.num_heads, self.qkv_width, jnp.float32, 'centre',
@@ -75,8 +75,8 @@ def local_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
                     centre_BxLxH: jax.Array, half_width: int) -> jax.Array:
   """Attends around given centres, `CHUNK` queries at a time: like `v`.
 
-  Centres count tokens from 0, without padding, which is not seen. The result is
-  0 in a sequence without tokens.
+  Centres are positions, from 0, among the tokens without padding; padding is
+  not attended to. The result is 0 in a sequence without tokens.
   """
   L = mask_BxL.shape[1]
   order_BxL, _, count_B = arrays.tokens_first(mask_BxL)

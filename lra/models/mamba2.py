@@ -1,9 +1,9 @@
-"""Mamba-2: a state space of each head, whose steps in time follow the input.
+"""Mamba-2: a state space of each head, whose time steps depend on the input.
 
 B and C take the places of keys and queries, and dt x that of values. A group of
-heads shares B and C. A short convolution with SiLU precedes x, B and C. Of each
-group's channels the root mean square is normalised, after the gate. The width
-of a head is expand D / num_heads; the authors' models have 64 or 128.
+heads shares B and C. A short convolution with SiLU precedes x, B and C. After
+the gate, an RMS norm normalises the channels of each group. The width of a head
+is expand D / num_heads; the authors' models have 64 or 128.
 
 The paper's model is causal, and consists of such layers without MLPs
 (`encoder.block=none`). A bidirectional layer runs the convolution and the

@@ -1,15 +1,14 @@
 """Mega: attention with one gated head over a damped moving average.
 
-Each channel is averaged by n exponential moving averages; a bidirectional layer
-has other averages for each direction and sums them. Queries and keys are two
-scaled copies of one projection of the averages. `attention` chooses between a
-softmax and the Laplace function, whose logits are divided by the number of
-tokens. A learned number for each distance is added to the logits. The layer
-updates its residual stream x, before the norm, by a gate u. So the mixer
-returns u (h' - x), and it drops out by itself. With `chunk_size`
-attention stays within chunks, and only the averages connect them. `truncation`
-cuts the averages; the authors' settings for Long Range Arena have 1,024 taps,
-4,096 for Path-X.
+Each channel has n exponential moving averages; a bidirectional layer sums
+different averages of both directions. Queries and keys are two scaled copies of
+one projection of the averages. `attention` chooses between a softmax and the
+Laplace function, whose logits are divided by the number of tokens. A learned
+number for each distance is added to the logits. A gate u updates the residual
+stream x before the norm: the mixer returns u (h' - x), and applies dropout
+itself. With `chunk_size`, attention stays within chunks, and only the averages
+connect them. `truncation` cuts the averages; the authors' settings for Long
+Range Arena have 1,024 taps, 4,096 for Path-X.
 
 The authors' feed-forward layers have SiLU, those of this encoder GELU.
 
@@ -58,7 +57,7 @@ class Mixer(direction.DirectedMixer):
       if no input is cut.
 
   Raises:
-    UserError: an unknown choice.
+    UserError: an attribute has a value that is none of its choices.
   """
   ema_dim: int = fields.argument(16, low=1, high=4096)
   z_width: int = fields.argument(64, low=1, high=fields.MANY)
@@ -68,7 +67,7 @@ class Mixer(direction.DirectedMixer):
   truncation: int = fields.argument(0, low=0, high=fields.MANY)
   full_length: int | None = None
 
-  # The encoder gives the stream before the norm, and adds the result as it is.
+  # The encoder passes the residual stream and adds the result without dropout.
   gates_residual = True
 
   def state_size(self, width: int, length: int) -> int:
@@ -187,7 +186,7 @@ def attend(q_BxLxZ: jax.Array, k_BxLxZ: jax.Array, v_BxLxV: jax.Array,
 
   Args:
     q_BxLxZ, k_BxLxZ, v_BxLxV: any float dtype; logits are float32.
-    mask_BxL: bool, True = token; other keys weigh nothing.
+    mask_BxL: bool, True = token. Padding gets no weight.
     bias_S: float32 [2 L - 1], for the distances 1 - L ... L - 1.
     attention: one of `ATTENTIONS`.
     causal: whether a token sees only itself and earlier ones.
@@ -197,7 +196,8 @@ def attend(q_BxLxZ: jax.Array, k_BxLxZ: jax.Array, v_BxLxV: jax.Array,
   q_BxNxZ = jnp.pad(q_BxLxZ, ((0, 0), (0, count * rows - length), (0, 0)))
   q_NxBxRxZ = jnp.moveaxis(
       q_BxNxZ.reshape(len(q_BxNxZ), count, rows, -1), 1, 0)
-  # Queries behind the last one read any distance.
+  # Rows that fill the last block need distances beyond L; their results are
+  # dropped.
   bias_S = jnp.pad(bias_S, (count * rows - length, 0))
 
   def block(given):

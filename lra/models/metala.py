@@ -1,14 +1,14 @@
 """MetaLA: gated linear attention without keys, and with self-augmentation.
 
-The gate alpha of each token and channel also gives the key, 1 - alpha, so there
-is no projection to keys. Each token sees its own value once more, through a
-sigmoid, which starts at 1/2. Heads have a LayerNorm without parameters. Queries
-and gates are half as wide as the input.
+Each token and channel has a gate alpha, and 1 - alpha serves as the key, so
+there is no projection to keys. Each token sees its own value once more, through
+a sigmoid, which starts at 1/2. Heads have a LayerNorm without parameters.
+Queries and gates are half as wide as the input.
 
-`conv_width` puts a short convolution with SiLU before all projections; the
-authors' language models have 4 tokens, and their settings for Long Range Arena
-do not name it. A bidirectional layer sums the output of both ways, with the
-same parameters; the paper does not describe its own.
+`conv_width` puts a short convolution with SiLU before all projections. The
+authors' language models have width 4; their settings for Long Range Arena do
+not mention it. A bidirectional layer sums the outputs of both directions, with
+the same parameters; the paper does not describe a bidirectional layer.
 
 Equation: S_t = diag(alpha_t) S_(t-1) + (1 - alpha_t)^T v_t,
   alpha_t = sigmoid(W_a x_t)^(1/16), o_t = q_t S_t / sqrt(N)
@@ -31,7 +31,7 @@ COST = 'O(L D^2 / H)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla',)
 
-ROOT = 16  # order of the root of the gates
+ROOT = 16  # a gate is the 16th root of a sigmoid
 
 
 class Mixer(GatedMixer):

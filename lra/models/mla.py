@@ -2,11 +2,11 @@
 
 Each token is reduced to a latent c of width R and one rotated key of width Dr;
 keys and values of all heads are linear in c. They are never computed here. The
-key matrix of a head is applied to its query, and the value matrix to the head's
-output. Attention then runs over the latents as one shared head. The result is
-mathematically equal, with dot products of R + Dr instead of Dh + Dr terms.
-Queries come from a latent too. Both latents have an RMS norm, as in the
-released code; the paper's equations leave it out.
+key matrix of a head is applied to its query instead, and the value matrix to
+the head's output. Attention then runs over the latents as one shared head. The
+result is mathematically equal, with dot products of R + Dr instead of Dh + Dr
+terms. Queries come from another latent. Both latents have an RMS norm, as in
+the released code; the paper's equations leave it out.
 
 Equation: c_j = X_j W_DKV, k_j = [c_j W_UK; RoPE(X_j W_KR)], v_j = c_j W_UV,
   q_i = [c'_i W_UQ; RoPE(c'_i W_QR)], c'_i = X_i W_DQ,

@@ -1,9 +1,9 @@
 """MLP-Mixer: a perceptron across positions, the same for every channel.
 
-Has only the token-mixing half of the paper's layer. The encoder adds the norms
-and the skips, and its MLP is the channel-mixing half. The perceptron has
-weights for every position of the uncut length and mixes all positions. Padded
-inputs are zeroed, so the content of padding changes no output.
+This is the token-mixing half of the paper's layer. The encoder adds the norms
+and the residual sums, and its MLP is the channel-mixing half. The perceptron
+has weights for every position of the uncut length and mixes all positions.
+Padded inputs are zeroed, so the content of padding changes no output.
 
 Equation: X + W2 gelu(W1 X + b1) + b2, W1: [S, L], W2: [L, S], for each channel
 Source: Tolstikhin et al. 2021, arXiv 2105.01601, eq. 1

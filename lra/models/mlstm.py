@@ -1,9 +1,9 @@
 """mLSTM: the matrix memory of xLSTM, with exponential input gates.
 
-Input gates exp(i) may be very large. A stabiliser m, the maximum of i and of
-the m before it times the forget gate, is divided out of state and sums; the
-result does not depend on it. Then all gates are at most 1, and the recurrence
-is gated linear attention.
+Input gates exp(i) may be very large. State and sums are therefore divided by
+exp(m), with the stabiliser m_t = max(log f_t + m_(t-1), i_t); the result does
+not depend on it. Then all gates are at most 1, and the recurrence is gated
+linear attention.
 
 The block is that of the paper's figure 11: two projections of width expand D,
 one of them the output gate; a short convolution with SiLU before queries, keys
@@ -40,8 +40,9 @@ GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla',)
 
 GATES = ('sigmoid', 'exponential')
-NEVER = -1e30  # the logarithm of a closed gate; differences of two are finite
-# Of the smallest divisor, as in the package: a sum of weights may cancel to 0.
+NEVER = -1e30  # log of a closed gate; finite, so that differences are no NaN
+# Log of the smallest divisor, as in the package: sums of weights may cancel to
+# 0.
 LOG_LEAST = math.log(1e-6)
 
 
@@ -102,7 +103,7 @@ class Mixer(NormalisedMixer):
     keep_BxLx1 = mask_BxL[..., None]
 
     def way(reverse):
-      """Returns operands of the recurrence, the convolution, and m."""
+      """Returns (arguments of the kernel, output of the convolution, m)."""
       c_BxLxI = convolution(u_BxLxI, mask_BxL, reverse)
       q, k = (_in_blocks(c_BxLxI, weights[name]) for name in ('query', 'key'))
       inputs_BxLxJ = jnp.concatenate([q, k, v_BxLxI], axis=-1)
@@ -135,7 +136,7 @@ class Mixer(NormalisedMixer):
 
 
 def _spread(key, shape, dtype=jnp.float32):
-  """Returns the initial logits of the forget gates, from 3 to 6."""
+  """Returns initial logits of the forget gates, spread from 3 to 6."""
   del key
   return jnp.linspace(3.0, 6.0, *shape, dtype=dtype)
 
@@ -148,7 +149,7 @@ def _in_blocks(x_BxLxI, weight_KxWxW):
 
 
 def _stabiliser(log_i_BxLxH, log_f_BxLxH, reverse):
-  """Returns m of each token and of the one before it, without gradients.
+  """Returns m of each token and of the token before it, without gradients.
 
     m_t = max(log f_t + m_(t-1), log i_t),  m_0 = NEVER
   """

@@ -1,8 +1,8 @@
 """N-gram: every position sees itself and the N - 1 before it.
 
 The paper masks the self-attention of a decoder in this way. A stack of n layers
-reaches n (N - 1) positions back. The first position sees only itself, so
-sequences are pooled over their tokens or read at the last one.
+reaches n (N - 1) positions back. The first position sees only itself, so use
+mean pooling or the last token, not CLS pooling.
 
 Equation: softmax over { j : 0 <= i - j < N } of q_i k_j / sqrt(Dh)
 Source: Chelba et al. 2020, arXiv 2001.04589

@@ -3,8 +3,8 @@
 A sequence of n tokens has m = min(M, n) landmarks. Its tokens, without padding,
 are cut into m segments whose lengths differ by at most one; a landmark is the
 mean of a segment. Landmarks beyond m are masked. So neither the content nor the
-amount of padding changes the output. An iteration in float32 computes the
-pseudo-inverse of the landmarks' own attention, because it magnifies rounding
+amount of padding changes the output. An iteration computes the pseudo-inverse
+of the landmarks' own attention, in float32, because it magnifies rounding
 errors. A depth-wise convolution of the values, one for each head, is added.
 
 The code released for Long Range Arena cuts the padded length into segments, so
@@ -53,7 +53,7 @@ class Mixer(SoftmaxMixer):
   conv_width: int = fields.argument(35, low=0, high=1024)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of keys and values of landmarks, and of a window."""
+    """Returns the size of landmarks and of the convolution's inputs."""
     del width
     landmarks = min(self.num_landmarks, length)
     return self.kv_size(landmarks) + state.under_kernel(
@@ -84,7 +84,7 @@ class Mixer(SoftmaxMixer):
     return o_BxLxHxDh.astype(self.dtype) + self._pass(v_BxLxHxDh, mask_BxL)
 
   def _pass(self, v_BxLxHxDh, mask_BxL):
-    """Returns the convolution of the values, or 0."""
+    """Returns the convolution of the values, or 0 without a convolution."""
     if not self.conv_width:
       return 0
     weight_KxHx1 = self.param(
@@ -99,8 +99,8 @@ class Mixer(SoftmaxMixer):
 def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
   """Cuts the n tokens of a sequence into min(M, n) segments, nearly equal.
 
-  Returns weights that average segments, float32 [B, L, M], and the mask of
-  those that exist, bool [B, M]; `most` is M.
+  Returns weights that average segments, float32 [B, L, M], and whether each
+  segment exists, bool [B, M]; `most` is M.
   """
   tokens_Bx1 = mask_BxL.sum(1, keepdims=True)
   count_Bx1 = jnp.minimum(tokens_Bx1, most)
@@ -118,9 +118,10 @@ def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
 
     Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4,  Z_0 = A^T / |A|_1
 
-  Rows of A sum to at most 1, so the first guess is scaled only by |A|_1, the
-  largest column sum (Xiong et al. 2021, section 3): with `exact` that of each
-  matrix, else the largest of all. Rows and columns of zeros stay zero.
+  Rows of A sum to at most 1, so the first guess is divided only by |A|_1, the
+  largest column sum (Xiong et al. 2021, section 3). With `exact` this is the
+  largest of each matrix, else the largest of all matrices. Rows and columns of
+  zeros stay zero.
   """
   identity_1x1xMxM = jnp.eye(a_BxHxMxM.shape[-1])[None, None]
   columns_BxHxM = a_BxHxMxM.sum(-2)

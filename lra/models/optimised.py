@@ -1,7 +1,7 @@
 """Optimised attention: multi-head softmax attention without a value projection.
 
-Each head reads its own slice of the input instead of a value projection. The
-output projection can compensate for the missing matrix.
+The values of each head are its slice of the input. The output projection can
+compensate for the missing value matrix.
 
 Equation: H_i = softmax(Q_i K_i^T / sqrt(Dh)) X_i, X sliced into H heads, then
   an output projection
@@ -31,7 +31,10 @@ class Mixer(SoftmaxMixer):
         length, width, value_width=layers.head_width(width, self.num_heads))
 
   def project(self, x_BxLxD):
-    """Returns queries and keys [B, L, H, Dh], slices of x [B, L, H, D / H]."""
+    """Returns queries, keys [B, L, H, Dh] and values [B, L, H, D / H].
+
+    The values are slices of x.
+    """
     q_BxLxHxDh, k_BxLxHxDh = (
         self.heads(x_BxLxD, name) for name in ('query', 'key'))
     v_BxLxHxDv = layers.split_heads(x_BxLxD.astype(self.dtype), self.num_heads)

@@ -2,11 +2,11 @@
 
 FAVOR+: phi(q) . phi(k) is an unbiased estimate of exp(q . k / sqrt(Dh)). Its
 relative error is sqrt((exp(|q + k|^2) - 1) / M) for independent frequencies and
-scaled q, k (Lemma 2). If these are small, a few hundred features approximate
-the Transformer. In a newly initialised model of Dh = 64 they are not: the error
-of the heads' outputs exceeds the outputs at M = 256, and is no smaller at M =
-1024. For 256 tokens from N(0, I) it is 1.7 times the outputs with one head and
-2.5 times with eight. There the Performer is a different mechanism.
+scaled q, k (Lemma 2). If q and k are small, a few hundred features approximate
+the Transformer. In a newly initialised model with Dh = 64 they are not small.
+With M = 256 or 1024 features the error of the heads' outputs exceeds the
+outputs: for 256 tokens from N(0, I) it is 1.7 times the outputs with one head
+and 2.5 times with eight. There the Performer is a different mechanism.
 
 Features are stabilised by factors that cancel exactly. The released codes
 (google-research/performer and Long Range Arena) also add `eps` = 1e-6 to every
@@ -38,7 +38,7 @@ RELU_EPS = 1e-3
 class Mixer(features.FeatureMixer):
   """FAVOR+ attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  The collection 'constants' keeps the frequencies of initialisation.
+  The collection 'constants' keeps the frequencies drawn at initialisation.
 
   Attributes: those of `FeatureMixer`, and
     num_features: number of features of a head, M.
@@ -47,8 +47,8 @@ class Mixer(features.FeatureMixer):
     orthogonal: whether the frequencies are orthogonal instead of independent.
     redraw: whether each training step draws new frequencies from the 'dropout'
       stream. Evaluation uses the initial frequencies.
-    eps: added to every feature of exp, the largest of which is about 1; 0 for
-      none.
+    eps: added to every exponential feature, the largest of which is about 1; 0
+      for none.
 
   Raises:
     UserError: eps with relu.

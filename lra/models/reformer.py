@@ -2,11 +2,12 @@
 
 Queries and keys share one projection; keys are scaled to length 1. Random
 rotations hash positions into buckets. Positions are sorted by bucket and cut
-into chunks, and each chunk attends to itself and the one before, within equal
-buckets. Several rounds of hashing are merged into one softmax over the union of
-their keys: a key seen in N rounds counts 1/N in each. A position sees itself
-only if it sees nothing else. Padding has its own bucket, at the end. Each
-training step draws new rotations; evaluation uses those of initialisation.
+into chunks. Each position attends to positions of its bucket in its own chunk
+and the chunk before. Several rounds of hashing are merged into one softmax over
+the union of their keys: a key seen in N rounds counts 1/N in each. A position
+sees itself only if it sees nothing else. Padding has its own bucket, at the
+end. Each training step draws new rotations; evaluation uses those of
+initialisation.
 
 The LRA release has one round, ten buckets, keys of any length, logits
 multiplied by sqrt(Dh), fixed rotations and no output projection. It ignores
@@ -34,7 +35,7 @@ FAMILY = 'sparse'
 COST = 'O(L rounds (chunk D + log L + num_buckets D))'
 GROWTH = {'time': 1, 'memory': 1}
 
-SELF = -1e5  # added to the logit of a position with itself (Kitaev et al.)
+SELF = -1e5  # added to a position's logit with itself (Kitaev et al.)
 
 
 class Mixer(HeadMixer):
@@ -64,7 +65,7 @@ class Mixer(HeadMixer):
     return qk_BxLxHxDh, qk_BxLxHxDh, self.heads(x_BxLxD, 'value')
 
   def mix(self, qk_BxLxHxDh, _, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`; keys are normalised queries."""
+    """Attends with normalised queries as keys; see `HeadMixer.mix`."""
     if self.num_buckets % 2:
       raise UserError('config.model.num_buckets must be even.')
     buckets_BxHxRxL = hash_buckets(
@@ -140,7 +141,11 @@ def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
 
 
 def _sort(buckets_RxL):
-  """Returns the position at each place, and the place of each position."""
+  """Sorts positions by bucket.
+
+  Returns (order, slot), each int32 [R, L]: the position at each place of the
+  sorted sequence, and the place of each position.
+  """
   L = buckets_RxL.shape[-1]
   order_RxL = jnp.sort(buckets_RxL * L + jnp.arange(L)[None]) % L
   slot_RxL = jax.vmap(lambda order_L: jnp.zeros_like(order_L).at[order_L].set(
@@ -167,7 +172,8 @@ def _bias(order_RxL, slot_RxL, buckets_RxL, mask_L, chunk):
   allowed = pairs(jnp.equal, jnp.take_along_axis(buckets_RxL, order_RxL, 1))
   allowed &= _with_previous(mask_L[order_RxL], chunk)[..., None, :]
   # `times` counts the rounds in which i sees j: equal buckets, and chunks 0 or
-  # 1 apart. With the chunk as last digit, the two numbers differ by 0 or 1.
+  # 1 apart. Both conditions are one comparison of numbers whose last digit is
+  # the chunk: they must differ by 0 or 1.
   digits_RxL = buckets_RxL * (len(mask_L) // chunk + 2) + slot_RxL // chunk
   times = 0.0
   for digits_L in digits_RxL if len(digits_RxL) > 1 else ():

@@ -5,7 +5,7 @@ attention. Values are twice as wide as the input. Each head is normalised by its
 root mean square, with one scale for all heads.
 
 The authors' code also divides the weights of a query by numbers that do not
-depend on the values. The norm of the heads removes them, except for its eps.
+depend on the values. The norm of the heads cancels these, except for its eps.
 Its rotation has other frequencies, from 1 to 10000 with both ends, and its norm
 has no scale. It has no bidirectional form.
 
@@ -39,7 +39,7 @@ class Mixer(GatedMixer):
     value_width: width of the values of all heads together; 0 means 2 D.
 
   Raises:
-    UserError: the heads do not divide the widths, or have keys of odd width.
+    UserError: num_heads does not divide a width, or a key's width is odd.
   """
   key_width: int = width_argument()
   value_width: int = width_argument()

@@ -1,15 +1,16 @@
 """Random feature attention: cosines and sines of normalised queries and keys.
 
 For q and k of length 1, exp(q . k) is a Gaussian kernel of q - k up to a
-constant factor, and random Fourier features estimate it without bias. A learned
-width of each feature (`sigma` in the parameters) stretches the frequencies, as
-in the paper. `gated` is the paper's causal variant for recency: a gate per head
-and position, computed from the input, lets earlier tokens fade.
+constant factor, and random Fourier features estimate it without bias. The
+frequencies are scaled by a learned `sigma`, as in the paper. `gated` is the
+paper's causal variant for recency: a gate per head and position, computed from
+the input, lets earlier tokens fade.
 
 The estimate of a Gaussian weight has an error of up to 1 / sqrt(M) and may be
-negative. So may a sum of weights, more often for larger sigma. A sum keeps its
-sign, but its size is at least a hundredth of the sum with all weights 1: far
-below the error. The paper's other features (`arccos`) are never negative.
+negative. So may the sum of weights that divides the output, more often for
+larger sigma. The size of this sum is kept at or above a hundredth of its value
+for weights of 1, far below the error; its sign stays. The paper's other
+features (`arccos`) are never negative.
 
 The authors' code has a fixed pool of frequencies to draw from, a temperature,
 features times 0.1, and normalisers of at least 1 (0.001 in its causal form). It
@@ -37,14 +38,14 @@ COST = 'O(L M D)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
-FLOOR = 0.01  # minimum of normalisers, relative to weights of 1
+FLOOR = 0.01  # smallest normaliser, relative to that of weights 1
 EPS = 1e-6  # absolute minimum, for gates that are almost closed
 
 
 class Mixer(features.FeatureMixer):
   """Random feature attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  The collection 'constants' keeps the frequencies of initialisation.
+  The collection 'constants' keeps the frequencies drawn at initialisation.
 
   Attributes: those of `FeatureMixer`, and
     num_features: number of frequencies, M. A query or key has 2 M features with
@@ -52,7 +53,7 @@ class Mixer(features.FeatureMixer):
     feature_map: kernel that the features estimate.
     gated: whether to use the causal variant with gates; otherwise every token
       sees all tokens.
-    chunk_size: without effect, for old configs; the kernel has its own chunks.
+    chunk_size: has no effect; old configs contain it.
     redraw: whether each training step draws new frequencies from the 'dropout'
       stream. Evaluation uses the initial frequencies.
     kernel: 'auto' or one of `KERNELS`; if gated, 'auto' or 'xla'.
@@ -115,9 +116,9 @@ class Mixer(features.FeatureMixer):
 
   def _gated(self, phi_q_BxLxHxF, phi_k_BxLxHxF, v_BxLxHxDh, gate_BxLxH,
              mask_BxL):
-    """Returns sums, normalisers, and the normalisers if each weight is 1.
+    """Returns (sums, normalisers, normalisers if each weight were 1).
 
-    One sum gives both sums and normalisers: a 1 is appended to the values.
+    One recurrence computes sums and normalisers: a 1 is appended to the values.
     """
     mask_BxLx1 = mask_BxL[..., None]
     gate_BxLxH = gate_BxLxH.astype(jnp.float32)
@@ -142,6 +143,6 @@ class Mixer(features.FeatureMixer):
 
 
 def _off_zero(norm, most):
-  """Returns `norm` with its size at least a part of `most`; keeps its sign."""
+  """Returns `norm`, but not closer to 0 than a share of `most`."""
   least = jnp.maximum(FLOOR * most, EPS)
   return jnp.where(norm < 0, -1, 1) * jnp.maximum(jnp.abs(norm), least)

@@ -2,17 +2,17 @@
 
 Queries and keys are normalised and clustered by k-means with shared centroids.
 Each cluster takes the w queries and the w keys nearest to its centroid, even if
-another centroid is nearer to them, and they attend to each other. A query in
+another centroid is nearer to them. Its queries attend to its keys. A query in
 several clusters receives the mean of their outputs, a query in none receives 0.
 As in the paper, some heads see a window instead.
 
-The centroids differ from the paper's, which has one set for all sequences,
-updated by a running average over training tokens. A mixer here keeps no state
-between steps, so each sequence has its own centroids. They start from random
-directions, kept in `constants`, and take a few steps of k-means over the
-sequence's tokens. As in the paper, clustering has no gradient: queries and keys
-learn through the attention in their clusters. The authors' code adds a loss
-that pulls the centroids to the tokens; centroids per sequence do not need it.
+The paper has one set of centroids for all sequences, updated by a running
+average over training tokens. A mixer here keeps no state between steps, so each
+sequence has its own centroids. They start from random directions, kept in
+`constants`, and take a few steps of k-means over the sequence's tokens. As in
+the paper, clustering has no gradient: queries and keys learn through the
+attention in their clusters. The authors' code adds a loss that pulls the
+centroids to the tokens; centroids per sequence do not need it.
 
 Logits are plain dot products of normalised vectors, as in algorithm 1. The
 authors' code divides by sqrt(Dh), but its normalisation undoes that. `scaled`
@@ -50,11 +50,11 @@ class Mixer(HeadMixer):
     iterations: number of steps of k-means.
     local_heads: number of first heads that attend within a window instead of
       clusters.
-    radius: number of positions that these see on either side.
+    radius: number of positions that local heads see on either side.
     scaled: whether logits within clusters are divided by sqrt(Dh).
 
   Raises:
-    UserError: no head is left.
+    UserError: all heads are local.
   """
   num_clusters: int = fields.argument(64, low=1, high=fields.MANY)
   cluster_size: int = fields.argument(64, low=1, high=fields.MANY)
@@ -101,9 +101,9 @@ def clustered_attention(
     iterations: int, scale: float) -> jax.Array:
   """Attends within clusters of normalised queries and keys: like `v`.
 
-  A cluster has at most `size` queries and keys, padding is in none. Steps of
-  k-means move the centroids from their initial directions. The result is 0 at
-  queries in no cluster; `scale` is the factor of logits.
+  A cluster has at most `size` queries and keys; padding is in no cluster. Steps
+  of k-means move the centroids from their initial directions. The result is 0
+  at queries in no cluster; `scale` is the factor of logits.
   """
   B, L, H, _ = q_BxLxHxDh.shape
   C, size = directions_HxCxDh.shape[1], min(size, L)

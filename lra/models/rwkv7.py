@@ -1,12 +1,13 @@
 """RWKV-7: a delta rule that removes with another key than it writes.
 
-The time mix of RWKV-7 "Goose": the state decays by channel, the removal key
-kappa and its rate a make the transition, and a token adds k^T v. Everything is
-computed from x mixed with the token before it. Decay, rate, value residual and
-output gate come from projections of low rank. From the second layer on, values
-are mixed with those of the first. A bidirectional layer runs once from each
-end, with the same parameters, and sums both before the output projection; this
-is not in the paper. The encoder's MLP stands in for the channel mix.
+The time mix of RWKV-7 "Goose": the state decays by channel. The removal key
+kappa with its rate a removes a value, and the key k writes v. Both, and all
+gates, are computed from a mix of x and the token before it. Decay, rate, value
+residual and output gate come from projections of low rank. From the second
+layer on, values are mixed with those of the first layer. A bidirectional layer
+runs once from each end, with the same parameters, and sums both before the
+output projection; this is not in the paper. The encoder's MLP stands in for the
+channel mix.
 
 Equation: S_t = diag(w_t) S_(t-1) - (a_t kappa_t)^T (kappa_t S_(t-1)) + k_t^T
   v_t, w = exp(-e^(-1/2) sigmoid(w_0 + W_2 tanh(W_1 x))), kappa = k' xi /
@@ -33,10 +34,10 @@ COST = 'O(L D^2 / H)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla',)
 
-EPS = 1e-5  # of the norm, times the width of a head
-# Exponents with which the shares of the token before grow over the channels.
+EPS = 1e-5  # epsilon of the norm is this times the width of a head
+# The share of the token before grows over the channels with these exponents.
 SHARES = {'r': 0.2, 'w': 0.9, 'k': 0.7, 'v': 0.7, 'a': 0.9, 'g': 0.2}
-# Ranks of projections are these times the root of D, in steps of 32.
+# Ranks of projections: these numbers times sqrt(D), in steps of 32.
 RANKS = {'w': 2.5, 'a': 2.5, 'v': 1.7, 'g': 5.0}
 
 
@@ -51,7 +52,8 @@ class Mixer(direction.DirectedMixer):
     dtype: dtype of the matmuls; decays and the norm are float32.
 
   Raises:
-    UserError: the heads do not divide D, or an unknown choice.
+    UserError: num_heads does not divide D, or an attribute has a value that is
+      none of its choices.
   """
   num_heads: int = 8
   kernel: str = 'auto'
@@ -59,7 +61,7 @@ class Mixer(direction.DirectedMixer):
   num_layers: int = 1
 
   op = 'delta'
-  # The encoder hands on the values of the first layer.
+  # The encoder passes the values of the first layer to all layers.
   shares_values = True
 
   def state_size(self, width: int) -> int:
@@ -82,8 +84,8 @@ class Mixer(direction.DirectedMixer):
       x_BxLxD: any float dtype.
       mask_BxL: bool, True = token.
       train: not used.
-      values: what `share` returned in the first layer: [B, L, D] for each
-        direction; () in that layer itself.
+      values: the first layer's values, [B, L, D] for each direction; () in the
+        first layer itself.
       share: whether to return (result, values).
     """
     del train
@@ -106,7 +108,7 @@ class Mixer(direction.DirectedMixer):
 
 
 class _Pass(nn.Module):
-  """All of the time mix but its output projection, in one direction.
+  """Computes the time mix but its output projection, in one direction.
 
   Attributes: see `Mixer`.
   """
@@ -177,7 +179,7 @@ class _Pass(nn.Module):
 
 
 def _before(x_BxLxD, reverse):
-  """Returns the token before each token in the pass, 0 for the first."""
+  """Returns the previous token of each token in the pass, 0 for the first."""
   fill = (0, 1) if reverse else (1, 0)
   padded = jnp.pad(x_BxLxD, ((0, 0), fill, (0, 0)))
   return padded[:, 1:] if reverse else padded[:, :-1]

@@ -2,11 +2,11 @@
 
 Each channel has N / 2 complex modes, half of N conjugate pairs. Initial
 frequencies: `lin` pi n, `inv` N / pi (N / (2 n + 1) - 1), `legs` those of the
-normal part of HiPPO-LegS, `real` none, with decays n + 1; other decays are 1/2.
-B starts at 1, or for `legs` at HiPPO's B. With `tied`, all channels share A and
-B, as in the authors' settings for Long Range Arena (n_ssm 1); C, the step and d
-are each channel's own. A bidirectional layer has one C for each direction; in
-reverse the kernel begins at the next token, as in the authors' code.
+normal part of HiPPO-LegS, `real` none. Initial decays are n + 1 for `real`,
+else 1/2. B starts at 1, or for `legs` at HiPPO's B. With `tied`, all channels
+share A and B, as in the authors' settings for Long Range Arena (n_ssm 1); each
+channel has its own C, step and d. A bidirectional layer has one C for each
+direction; the reverse kernel begins at the next token, as in the authors' code.
 
 The convolution is computed by FFT in float32. In the paper's models a layer is
 a norm, this mixer and a residual sum, without an MLP: `encoder.block=none`.
@@ -36,7 +36,7 @@ GROWTH = {'time': 1, 'memory': 1}
 PARAM_GROUPS = ('log_decay', 'frequency', 'log_step', 'b')
 
 INITS = ('legs', 'lin', 'inv', 'real')
-B_LIMIT = 2.0  # of the imaginary parts of HiPPO's B
+B_LIMIT = 2.0  # limit of the imaginary parts of HiPPO's B
 
 
 class Mixer(direction.DirectedMixer):
@@ -48,11 +48,12 @@ class Mixer(direction.DirectedMixer):
     tied: whether all channels share A and B.
     activation: activation and gate after the convolution; see `lra.nn.glu`.
     discretisation: `zoh` (zero-order hold) or `bilinear`.
-    dt_min, dt_max: range of the initial steps.
+    dt_min, dt_max: range of the initial time steps dt.
     dtype: dtype of the gate's matmuls; the convolution is float32.
 
   Raises:
-    UserError: state_dim is odd, or an unknown choice.
+    UserError: state_dim is odd, or an attribute has a value that is none of its
+      choices.
   """
   state_dim: int = fields.argument(64, low=2, high=4096)
   a_init: str = fields.argument('legs', choices=INITS)

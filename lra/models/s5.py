@@ -1,13 +1,13 @@
 """S5: one linear state space with many inputs and outputs, computed by a scan.
 
 The state matrix consists of J equal blocks, each the normal part of HiPPO-LegS
-in its eigenbasis. Of every conjugate pair of states one is kept. Each state has
-a step in time of its own. A bidirectional layer shares all but C between its
-two directions. Dropout between GELU and the gate is that of the encoder.
+in its eigenbasis. One state of every conjugate pair is kept. Each state has its
+own time step. The directions of a bidirectional layer share all parameters but
+C. Dropout between GELU and the gate is that of the encoder.
 
 In the paper's models a layer is a norm, this mixer and a residual sum, without
-an MLP: `encoder.block=none`. The authors' code also shares dropout's mask along
-the sequence.
+an MLP: `encoder.block=none`. In the authors' code all tokens of a sequence also
+share one dropout mask.
 
 Equation: h_t = exp(Lambda dt) h_(t-1) + Lambda^-1 (exp(Lambda dt) - 1) B x_t,
   y_t = 2 Re(C [h_t, h'_t]) + d x_t, h' from the last token on; a gated GELU
@@ -42,18 +42,18 @@ class Mixer(direction.DirectedMixer):
       them are computed.
     blocks: number of blocks of the initial state matrix, J.
     activation: activation and gate after the recurrence; see `lra.nn.glu`.
-    c_init: initial C: `lecun` (standard deviation (D N)^-1/2) or `truncated`
-      (N^-1/2), both turned into the eigenbasis, or `complex`, normal there.
+    c_init: initial C. `lecun` (standard deviation (D N)^-1/2) and `truncated`
+      (N^-1/2) are transformed to the eigenbasis; `complex` is normal there.
     discretisation: `zoh` (zero-order hold) or `bilinear`.
-    dt_min, dt_max: range of the initial steps.
+    dt_min, dt_max: range of the initial time steps dt.
     clip_eigenvalues: whether the real parts of Lambda are kept at or below
       -0.0001.
     kernel: 'auto' or one of `KERNELS`.
     dtype: dtype of the matmuls; the scan is complex64.
 
   Raises:
-    UserError: the blocks do not divide the states into even parts, or an
-      unknown choice.
+    UserError: state_dim is no multiple of 2 blocks, or an attribute has a value
+      that is none of its choices.
   """
   state_dim: int = fields.argument(64, low=2, high=fields.MANY)
   blocks: int = fields.argument(8, low=1, high=fields.MANY)
@@ -143,14 +143,14 @@ class Mixer(direction.DirectedMixer):
 
 
 def _turned(init, shape, v_PxN):
-  """Returns an initialiser of V^H B for real B of a shape: [N / 2, D, 2]."""
+  """Returns an initialiser of V^H B, [N / 2, D, 2], for real B of `shape`."""
   return lambda key: state_space.as_pair(
       jnp.asarray(v_PxN.conj().T, jnp.complex64) @ init(key, shape).astype(
           jnp.complex64))
 
 
 def _mixed(init, shape, v_PxN):
-  """Returns an initialiser of C V for complex C of a shape: [D, N / 2, 2]."""
+  """Returns an initialiser of C V, [D, N / 2, 2], for complex C of `shape`."""
   return lambda key: state_space.as_pair(
       state_space.as_complex(init(key, shape)) @ jnp.asarray(
           v_PxN, jnp.complex64))

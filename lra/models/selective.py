@@ -1,11 +1,11 @@
 """Selective attention: tokens may mark others as no longer needed.
 
-A positive logit of the first head is how much token i wants token j to be
-forgotten. The sum over all tokens before i is subtracted from the logits of i
-for j in all heads. No parameters are added. The paper is causal and spares the
-first token (BOS) and the token itself. Here `direction` causal follows the
-paper. With bidirectional a token attends to all tokens; the selections of the
-tokens before i are still summed, for all j.
+If the first head's logit of token k for token j is positive, it says how much k
+wants j to be forgotten. These wishes of all tokens k before i are summed, and
+subtracted from the logits of i for j in all heads. No parameters are added. The
+paper is causal; no token may forget the first token (BOS) or itself.
+`direction` causal follows the paper. With bidirectional, a token attends to all
+tokens and may mark any token j, but only tokens k before i count for i.
 
 Equation: F_ij = sum over k < i of S_kj, S_kj = relu(q^1_k k^1_j / sqrt(Dh)), 0
   for j = 0 and j = k and if k may not see j;
@@ -30,7 +30,7 @@ class Mixer(HeadMixer):
   """Selective attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    direction: the tokens that may be attended to.
+    direction: whether a token attends to earlier tokens only, or to all.
   """
   direction: str = fields.argument(
       'bidirectional', choices=direction.CHOICES)
@@ -54,8 +54,8 @@ def attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, causal: bool,
            rows: int = ROWS):
   """Attends by blocks of `rows` queries: [B, L, H, Dh].
 
-  Each block passes on its sum of selections, float32 [B, L]. These sums are
-  saved; the backward pass recomputes the rest.
+  Each block passes its sum of wishes to forget, float32 [B, L], to the next.
+  These sums are saved; the backward pass recomputes the rest.
   """
   B, L, H, Dh = q_BxLxHxDh.shape
   rows = min(rows, L)

@@ -1,10 +1,11 @@
 """Efficient attention: softmax over features of queries, positions of keys.
 
 The two factors are normalised separately, so Q (K^T V) needs no normaliser.
-Each feature of the keys weighs all positions once, and a query mixes these
-summaries by its own weights. The paper's other normalisation divides queries
-and keys by sqrt(n) each (`scaling`). The file is named after the paper's first
-author, because `efficient` is another mechanism of this name.
+Each feature of the keys is a distribution over positions and gives one summary
+of the values. A query mixes these summaries by its own weights. With `scaling`,
+the paper's other normalisation, queries and keys are divided by sqrt(n) each
+instead. The file is named after the paper's first author, because `efficient`
+is another mechanism of this name.
 
 Equation: softmax_features(Q) (softmax_positions(K)^T V) per head, then an
   output projection; `scaling`: Q (K^T V) / n per head, for n tokens
@@ -28,7 +29,7 @@ class Mixer(features.FeatureMixer):
   """Efficient attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `FeatureMixer`, and
-    normalization: normalisation of queries and keys.
+    normalization: how queries and keys are normalised.
   """
   normalization: str = fields.argument(
       'softmax', choices=('softmax', 'scaling'))
@@ -38,7 +39,7 @@ class Mixer(features.FeatureMixer):
 
   @property
   def normalised(self) -> bool:
-    """Whether a sum over positions divides the keys."""
+    """Whether keys are divided by a sum over positions."""
     return self.normalization == 'softmax'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

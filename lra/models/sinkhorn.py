@@ -4,15 +4,15 @@ A sorting network reads the sum of each block of the mixer's input and scores
 all blocks. Sinkhorn normalisation turns the scores, with Gumbel noise in
 training, into a nearly doubly stochastic matrix S. S acts as a soft permutation
 of blocks of keys and values. In one softmax each query attends to its own block
-and to the sorted block in its place. The LRA release adds the outputs of two
-softmaxes and replaces Sinkhorn by a softmax, and its "blocks" are sets of
+and to the block that S puts in its place. The LRA release adds the outputs of
+two softmaxes and replaces Sinkhorn by a softmax. Its "blocks" are sets of
 positions L / block apart.
 
 Padded blocks are not sorted, and padded keys enter sorted blocks as 0. The
 sorting network has one output for each block of the padded sequence, so a model
 fits one padded length. If padding is cut off, so are the outputs of its blocks.
-The hidden layer has width `sort_width`; the paper's has D, which alone would
-add more than LRA's 10% of parameters.
+The hidden layer has width `sort_width`. In the paper it has width D, which
+alone would add more than the 10% of parameters that LRA allows.
 
 Equation: softmax over [K_n; (S K)_n] of q_i k / sqrt(Dh), for i in block n;
   S = Sinkhorn((R + Gumbel) / temperature), R = W2 relu(W1 sum_block x)
@@ -84,7 +84,10 @@ class Mixer(HeadMixer):
 
 
 def _gumbel(keys_B, shape):
-  """Returns Gumbel noise [B, H, N, N] that is equal for any larger N."""
+  """Returns Gumbel noise [B, H, N, N].
+
+  Entries do not depend on N: a larger N only adds further ones.
+  """
   heads, blocks, _ = shape
   one = lambda key: jax.random.gumbel(key, (blocks,))
   for count in (blocks, heads):
@@ -101,8 +104,8 @@ def sinkhorn(scores_BxHxNxN: jax.Array, block_mask_BxN: jax.Array,
              iterations: int) -> jax.Array:
   """Divides exp(scores) by sums of rows, then of columns, in log space.
 
-  The result is non-negative; its columns, and in the limit rows, sum to 1. Rows
-  and columns of blocks outside of the mask are 0.
+  The result is non-negative. Its columns sum to 1; its rows do so in the limit
+  of many iterations. Rows and columns of blocks outside the mask are 0.
   """
   both = block_mask_BxN[:, None, :, None] & block_mask_BxN[:, None, None, :]
 

@@ -1,10 +1,10 @@
 """Sliding window: every position sees its neighbours on both sides.
 
-This is Longformer's window without global tokens, and Mistral's window, which
-looks back only. LRA needs an encoder, so here the window looks both ways. One
-layer reaches w positions away, n layers n w; with CLS pooling, only tokens that
-reach the first position count. Mistral rotates queries and keys by their
-positions: set `rotary`.
+This is Longformer's window without global tokens. Mistral's window looks back
+only. LRA needs an encoder, so here the window looks both ways. One layer
+reaches w positions away, n layers reach n w. With CLS pooling, tokens further
+than that from the first position do not matter. Mistral rotates queries and
+keys by their positions: set `rotary`.
 
 Equation: softmax over { j : |i - j| <= w } of q_i k_j / sqrt(Dh)
 Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,

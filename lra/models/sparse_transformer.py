@@ -5,8 +5,8 @@ they look both ways. The LRA release keeps them causal, as dense attention under
 a mask. The default stride sqrt(L) depends on the padded length; a given stride
 does not.
 
-`num_global` > 0 makes the first tokens global, as the LRA release does with the
-CLS token; the paper has no global tokens.
+`num_global` makes the first tokens global. The LRA release does so with the CLS
+token; the paper has no global tokens.
 """
 
 import math
@@ -58,7 +58,7 @@ class Strided(PatternMixer):
 
   def halves(self, length: int, stride: int, tokens: dict
              ) -> tuple[Pattern, Pattern]:
-    """Returns the patterns for a stride s above 0 and global tokens."""
+    """Returns both patterns for a stride s > 0 and global `tokens`."""
     stride = min(stride, length)
     return (sliding_window(stride - 1, **tokens),
             Pattern(block=-(-length // stride), dilation=stride, **tokens))

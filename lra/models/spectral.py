@@ -93,10 +93,10 @@ class GmmRks(SpectralMixer):
 
   The kernel is k(x, y) = sum_c pi_c exp(-|s_c (x - y)|^2 / 2)
   cos(mu_c . (x - y)), learned per head. Every component has the same number of
-  samples mu_c + s_c n, n ~ N(0, I), which share its weight pi_c. Two of the
-  features, those of frequency 0, add 1 to the kernel so that no weight is
-  negative; the released code adds 0.13. Covariances are diagonal; the released
-  code has one Gaussian per head, with a full factor.
+  samples mu_c + s_c n, n ~ N(0, I), which share its weight pi_c. The frequency
+  0 adds 1 to the kernel so that no weight is negative; the released code adds
+  0.13. Covariances are diagonal; the released code has one Gaussian per head,
+  with a full factor.
 
   Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
     phi(x) = sqrt(pi_c / S) [cos(w . x), sin(w . x)], w ~ N(mu_c, diag(s_c^2)),
@@ -202,11 +202,11 @@ class FastfoodRks(SpectralMixer):
   width W, the first power of two that is at least Dh. H is the Walsh-Hadamard
   matrix, P a random permutation; S, G, B are learned diagonals per head. They
   start as FastFood's estimate of the Gaussian kernel exp(-|x - y|^2 / 2): B
-  random signs, G ~ N(0, 1), S = chi_W / |G|, so that each row starts as
-  N(0, I); the released code starts near 0. The frequency 0 adds 1 to the kernel
-  so that no weight is negative, as in the released code. That code has Dh
+  random signs, G ~ N(0, 1), S = chi_W / |G|, so that each row starts as N(0,
+  I). The frequency 0 adds 1 to the kernel so that no weight is negative, as in
+  the released code. That code starts the diagonals near 0. It has Dh
   frequencies, shared by the heads, and redraws P in each step. Here each head
-  has its own, in as many blocks as M needs.
+  has its own frequencies, in as many blocks as M needs.
 
   The transform is applied to the identity once per step and not to every token,
   because a matmul of width Dh is faster there.
@@ -262,7 +262,7 @@ class FastfoodPrf(FastfoodRks):
 
 
 def walsh_hadamard(x: jax.Array) -> jax.Array:
-  """Computes H x over axis -2, unnormalised; W a power of two.
+  """Computes H x over axis -2 of width W, a power of two, without scaling.
 
   Takes W log W operations.
   """

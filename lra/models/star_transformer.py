@@ -1,12 +1,12 @@
 """Star-Transformer: a ring of neighbours and one relay node that reads all.
 
-One mixer has T rounds. In each, the satellite of every token attends to its
-neighbours, itself, its embedding (the mixer's input) and the relay; then the
-relay, at first the mean of the embeddings, attends to itself and all
-satellites. Padding is skipped; the first and the last token are neighbours. The
-output is the last state of the satellites, so the relay's last update is left
-out. Rounds have separate projections, as in the released code: 2T - 1 times the
-parameters of a Transformer's mixer.
+Every token has a satellite node. One mixer has T rounds. In each, every
+satellite attends to its neighbours, itself, the token's embedding (the mixer's
+input) and the relay. Then the relay, at first the mean of the embeddings,
+attends to itself and all satellites. Padding is skipped; the first and the last
+token are neighbours. The output is the last state of the satellites, so the
+relay's last update is left out. Rounds have separate projections, as in the
+released code: 2T - 1 times the parameters of a Transformer's mixer.
 
 The released code attends to zeros beyond the ends instead of a ring. It
 normalises satellites before they attend, has a leaky ReLU, and pools the relay
@@ -39,7 +39,7 @@ class Mixer(HeadMixer):
   rounds: int = fields.argument(2, low=1, high=64)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the relays, and of the inputs that a token reads."""
+    """Returns the size of the relays and of the inputs near a token."""
     near = min(2 * self.rounds + 1, length)
     return width * (self.rounds + near)
 
@@ -105,13 +105,13 @@ class Mixer(HeadMixer):
 
 
 def _previous(x_BxL, count_B):
-  """Returns the neighbour before each token; the last is before the first."""
+  """Returns y_i = x_(i-1); the last token comes before the first."""
   last_Bx1 = arrays.take(x_BxL, jnp.maximum(count_B - 1, 0)[:, None])
   return jnp.concatenate([last_Bx1, x_BxL[:, :-1]], 1)
 
 
 def _next(x_BxL, count_B):
-  """Returns the neighbour after each token; the first is after the last."""
+  """Returns y_i = x_(i+1); the first token comes after the last."""
   L = x_BxL.shape[1]
   is_last_BxL = jnp.arange(L)[None] == count_B[:, None] - 1
   is_last = is_last_BxL.reshape(*is_last_BxL.shape, *(1,) * (x_BxL.ndim - 2))

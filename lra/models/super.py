@@ -2,7 +2,7 @@
 
 The parameters fix the length L. The alignment matrix Wa mixes all positions, so
 padded positions are zeroed before it: the content of padding changes no output.
-If padding is cut off, so are its rows and columns of Wa.
+If padding is cut off, so are Wa's rows and columns for it.
 
 Equation: softmax(X Wq X^T / sqrt(D)) (Wa X + ba) Wo, Wa: [L, L], ba: [L]
 Source: Hosseini 2024, arXiv 2403.01643, Definition 4
@@ -36,7 +36,7 @@ class Mixer(efficient.Mixer):
     return 2 * length * width
 
   def keys_and_values(self, x_BxLx1xD, mask_BxL):
-    """Returns the input with padding zeroed, and its positions mixed by Wa."""
+    """Returns the input without padding as keys, and Wa X + ba as values."""
     x_BxLx1xD = jnp.where(mask_BxL[:, :, None, None], x_BxLx1xD, 0)
     v_Bx1xDxL = _Alignment(
         self.full_length or x_BxLx1xD.shape[1], dtype=self.dtype,

@@ -2,11 +2,11 @@
 
 Variants: `dense` predicts row i of the logits from x_i alone by a two-layer
 perceptron. `random` learns the logits [L, L] of each head as parameters.
-`factorised_dense` predicts A_i [a] and B_i [b], a b >= L, and takes
-A_i[j div b] B_i[j mod b]. `factorised_random` learns the logits as R1 R2^T of
-rank k. `trainable` False keeps the initial logits of the two random variants,
-the paper's fixed variants. The paper's mixtures are left out, among them the
-random + dot-product one of the Long Range Arena release.
+`factorised_dense` predicts A_i [a] and B_i [b], with a b >= L; the logit for j
+is A_i[j div b] B_i[j mod b]. `factorised_random` learns the logits as R1 R2^T
+of rank k. `trainable` False keeps the initial logits of the two random
+variants, the paper's fixed variants. The paper's mixtures are left out, among
+them the random + dot-product one of the Long Range Arena release.
 
 The parameters fit one length L; if padding is cut off, so are the parameters of
 its positions. Padded inputs are masked as keys, so the content of padding
@@ -112,7 +112,10 @@ class Mixer(nn.Module):
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
 
   def _dense(self, x_BxLxD):
-    """Returns factors of the logits, [B, L, H, Dh + 1]; the last adds b2."""
+    """Returns factors q, k with q k^T = logits, [B, L, H, Dh + 1] each.
+
+    The last column adds b2.
+    """
     batch, length, _ = x_BxLxD.shape
     full = self.full_length or length
     hidden_BxLxHxDh = nn.relu(layers.project_heads(
@@ -154,8 +157,9 @@ class Mixer(nn.Module):
     full = self.full_length or length
     logits_HxLxL = self._drawn('R', init, (self.num_heads, full, full))[
         :, :length, :length]
-    # One maximum for all masks: rows underflow only if the logits of their true
-    # keys are 80 below those of padded ones.
+    # The maximum is over all keys, so that one table serves all masks. A row
+    # underflows only if its true keys' logits are 80 below those of padded
+    # keys.
     e_HxLxL = jnp.exp(logits_HxLxL - jax.lax.stop_gradient(
         logits_HxLxL.max(-1, keepdims=True))).astype(self.dtype)
     mask_BxLx1x1 = mask_BxL[:, :, None, None]

@@ -4,7 +4,7 @@ All values of `kernel` compute the exact softmax. `dense` keeps the weights
 [B, H, L, L]. `chunked` recomputes them in tiles, with memory linear in L.
 `splash` is JAX's splash attention on a TPU. `cudnn` is
 jax.nn.dot_product_attention on an NVIDIA GPU and needs a 16-bit dtype. `auto`
-takes the one for the device if it can run, else `chunked`. Only `dense` and
+takes the kernel of the device if it can run, else `chunked`. Only `dense` and
 `chunked` can drop attention weights.
 
 Equation: softmax(Q K^T / sqrt(Dh)) V per head, then an output projection

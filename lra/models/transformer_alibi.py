@@ -23,8 +23,8 @@ GROWTH = {'time': 2, 'memory': 1}
 class Mixer(BiasedMixer):
   """Attention with linear biases: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  If H is no power of 2, slopes follow the equation too. The release takes every
-  other slope of the next power of 2 for the remaining heads.
+  The slopes m_h follow the equation even if H is no power of 2. For such H the
+  release takes some slopes from the next power of 2.
   """
 
   def bias(self, length):

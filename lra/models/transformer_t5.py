@@ -1,9 +1,9 @@
 """T5 attention: a learned number for each head and bucket of distances.
 
 Half of the buckets are for keys before the query, half for keys after it. In
-each half the first buckets hold one distance each, the others grow
+each half the first buckets hold one distance each. The other buckets grow
 geometrically, and the last holds all distances above `max_distance`. T5 shares
-these numbers between layers and does not divide by sqrt(Dh), because its
+the learned numbers between layers and does not divide by sqrt(Dh), because its
 initial queries are smaller by this factor. Here each layer has its own numbers,
 and logits are scaled.
 

@@ -1,4 +1,4 @@
-"""Arrays of tokens and of any rank: order, explicit ranks and dtypes.
+"""Functions that order tokens, and that make ranks and dtypes explicit.
 
 Authors of models use JAX_NUMPY_RANK_PROMOTION=raise and
 JAX_NUMPY_DTYPE_PROMOTION=strict to find errors. This package must not fail
@@ -50,15 +50,15 @@ def take(x_BxL: jax.Array, index_BxK: jax.Array) -> jax.Array:
 
 def token_before(x_BxL: jax.Array, mask_BxL: jax.Array,
                  reverse: bool = False) -> jax.Array:
-  """Returns x at the token before each position, or at the one after it.
+  """Returns, for each position, the entry of x at the nearest token before it.
 
   Args:
-    x_BxL: any dtype, [B, L, ...].
-    mask_BxL: bool, True = token; other positions are passed over.
-    reverse: whether to take the token after the position.
+    x_BxLxD: any dtype, [B, L, ...].
+    mask_BxL: bool, True = token. Padding is skipped.
+    reverse: whether to take the nearest token after the position instead.
 
   Returns:
-    An array like x, 0 at positions with no token before (after) them.
+    An array like x; 0 at positions without such a token.
   """
   length = mask_BxL.shape[1]
   place_1xL = jnp.arange(length, dtype=jnp.int32)[None]

@@ -1,14 +1,19 @@
 """Computes attention under a fixed sparse pattern, without an [L, L] array.
 
-A query sees up to three sets of keys, and dense matmuls of blocks attend to
-each set: the window (neighbouring blocks, concatenated), keys shared by all
-queries, and random blocks (gathered). The sets are disjoint, because the other
-two leave out the shared keys. `lra.nn.partials` merges the partial softmaxes.
-Queries that see every key are few and get a softmax over all keys.
+A query sees up to three sets of keys:
 
-To add another mechanism, such as a memory, merge one more `Partial`.
+  window: the blocks around the query's own, concatenated
+  shared: the keys that all queries see
+  random: some random blocks, gathered
 
-Shapes: B batch, L length, H heads, Dh head width; E residues modulo the
+The sets are disjoint: shared keys are left out of the window and of random
+blocks. Dense matmuls compute a partial softmax over each set, and
+`lra.nn.partials` merges them. The few queries that see every key get a softmax
+over all keys.
+
+To add another set of keys, such as a memory, merge one more `Partial`.
+
+Shapes: B batch, L length, H heads, Dh head width, E residues modulo the
 dilation, N blocks of I positions, M shared keys, R random blocks.
 """
 
@@ -36,9 +41,10 @@ class Heads(NamedTuple):
 
 
 class PatternMixer(HeadMixer):
-  """Splits heads over patterns: x [B, L, D], mask [B, L] -> [B, L, D].
+  """Sparse attention with one pattern per group of heads.
 
-  A subclass defines `patterns`. Attributes and errors are those of `HeadMixer`.
+  Maps x [B, L, D] and mask [B, L] to [B, L, D]. A subclass defines `patterns`.
+  Attributes and errors are those of `HeadMixer`.
   """
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
@@ -46,7 +52,7 @@ class PatternMixer(HeadMixer):
     raise NotImplementedError
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values that the patterns keep."""
+    """Returns how many numbers the keys and values kept at once hold."""
     del width
     patterns = self.patterns(length)
     heads = np.array_split(np.arange(self.num_heads), len(patterns))
@@ -65,7 +71,7 @@ def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
 
   Args:
     qkv: queries, keys and values; logits are scaled by Dh**-0.5.
-    mask_BxL: bool, True = token. Other keys are never attended to.
+    mask_BxL: bool, True = token. No query attends to padding.
     pattern: the keys that each query sees.
 
   Returns:
@@ -86,8 +92,9 @@ def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
         [_rows(few, mask_BxL), rows[:, pattern.global_queries:]], 1)
 
   def one_group(qkv, tables_JxNxR):
-    # k and v are closed over, not mapped: no copy for each head. float32,
-    # because the gradients of all heads are summed in this dtype.
+    # k and v are closed over: as arguments they would be copied for each head.
+    # They are float32, because the gradients of all heads are summed in the
+    # dtype of k and v.
     k, v = (x.astype(jnp.float32) for x in (qkv.k, qkv.v))
     return partials.over_heads(
         lambda q, table_NxR: one_head(
@@ -111,7 +118,7 @@ def attend_in_groups(qkv: Heads, mask_BxL: jax.Array,
                      patterns: tuple[Pattern, ...]) -> jax.Array:
   """Splits the heads evenly, in order, over the patterns and calls `attend`.
 
-  There may be fewer heads of keys than of queries only with a single pattern.
+  Keys may have fewer heads than queries only if there is a single pattern.
   """
   groups = np.array_split(np.arange(qkv.q.shape[2]), len(patterns))
   return jnp.concatenate([
@@ -140,7 +147,8 @@ def from_blocks(x_ExNxI, length: int):
 def neighbours(x_ExNxI, offsets: tuple[int, ...]):
   """Joins blocks n + o for all offsets o, [E, N, I, ...] -> [E, N, K, ...].
 
-  Blocks off either end are 0. Uses slices: gathers are slow on a CPU.
+  Blocks beyond either end are 0. The blocks are slices, because gathers are
+  slow on a CPU.
   """
   if offsets == (0,):
     return x_ExNxI
@@ -235,7 +243,7 @@ def _random(qkv, mask_L, block, table_NxR) -> Partial:
 
 
 def _rows(qkv, mask_BxL):
-  """Attends to all keys from the few global queries; each [B, ., Dh]."""
+  """Returns attention of global queries to all keys, like `qkv.q`."""
   part = partial_softmax(*qkv, scale=_scale(qkv.q),
                          bias=forbid(mask_BxL)[:, None])
   return partials.normalise(part).astype(qkv.v.dtype)

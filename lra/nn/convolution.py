@@ -1,6 +1,6 @@
-"""Depth-wise convolution: each channel is convolved over positions alone.
+"""Depth-wise convolution: each channel is convolved with weights of its own.
 
-Shapes: B batch, L length, C any axes of channels, K width of the convolution.
+Shapes: B batch, L length, C channels (one or more axes), K taps.
 """
 
 import functools
@@ -15,9 +15,9 @@ def depthwise(x_BxLxC: jax.Array, weight_KxC: jax.Array,
               before: int | None = None) -> jax.Array:
   """Returns y_t = sum_i w_i x_(t + i - before) per channel, zero-padded.
 
-  Sums shifted copies in float32. A grouped convolution takes tens of times as
-  long on a CPU. So does autodiff's gradient of the weights, hence the custom
-  one below. The result has the dtype of `x`.
+  Sums shifted copies in float32. On a CPU a grouped convolution takes tens of
+  times as long, and so does the gradient of the weights by autodiff. Hence the
+  custom gradient. The result has the dtype of `x`.
 
   Args:
     x_BxLxC: any float dtype.

@@ -20,7 +20,7 @@ DT_MIN, DT_MAX = 0.001, 0.1  # range of the initial steps of the decays
 
 
 class DeltaMixer(MatrixStateMixer):
-  """A mixer around `kernels.delta_rule`.
+  """Computes `kernels.delta_rule` of projections of the input.
 
   Queries, keys and values pass through a short convolution and SiLU; queries
   and keys are then scaled to length 1. A subclass may add decays with
@@ -36,12 +36,13 @@ class DeltaMixer(MatrixStateMixer):
     conv_width: number of tokens that the short convolutions read; 0 means no
       convolution.
     negative_eigenvalues: whether beta lies between 0 and 2 instead of 0 and 1.
-      A step can then turn a key's direction around: Grazzi et al. 2024,
+      A step can then reverse a key's direction: Grazzi et al. 2024,
       arXiv 2411.12537.
     dtype: dtype of the matmuls; beta and decays are float32.
 
   Raises:
-    UserError: the heads do not divide the widths, or an unknown choice.
+    UserError: num_heads does not divide a width, or an attribute has a value
+      that is none of its choices.
   """
   key_width: int = width_argument()
   value_width: int = width_argument()
@@ -49,7 +50,7 @@ class DeltaMixer(MatrixStateMixer):
   negative_eigenvalues: bool = False
 
   op = 'delta'
-  # Steps of the rule for each token.
+  # How often the delta rule is applied for each token.
   steps = 1
 
   def widths(self, width: int) -> tuple[int, int]:
@@ -112,7 +113,7 @@ class DeltaMixer(MatrixStateMixer):
   def operands(self, q_BxLxHxN: jax.Array, k_BxLxKxN: jax.Array,
                v_BxLxKxE: jax.Array, beta_BxLxK: jax.Array,
                log_decay: jax.Array | None, reverse: bool) -> tuple:
-    """Returns q, k, v, beta and log_decay of `steps` tokens for each token."""
+    """Returns q, k, v, beta and log_decay with `steps` positions per token."""
     del reverse
     return q_BxLxHxN, k_BxLxKxN, v_BxLxKxE, beta_BxLxK, log_decay
 
@@ -123,7 +124,8 @@ class DeltaMixer(MatrixStateMixer):
     Args:
       step: [B, L, *shape]; the result is float32.
       shape: (H,) or (H, N). `dt_bias` has this shape, and A is [H].
-      least: exp(A) starts between it and 16.
+      least: lower end of the range of exp(A) at initialisation; the upper is
+        16.
     """
     rate_H = jnp.exp(self.param('log_rate', _log_rate(least), shape[:1]))
     bias = self.param(

@@ -1,12 +1,12 @@
 """The direction of a recurrence or a long convolution: one way, or both.
 
-Alternating mixers run one way, from the first token on in the first layer, from
-the last in the second, and so on. The encoder turns the tokens for them. So
-such a mixer is a causal one that gets the tokens in another order.
+An alternating mixer runs from the first token on in the first layer, from the
+last token on in the second, and so on. The encoder reverses the tokens for it,
+so the mixer itself is causal.
 
 Bidirectional mixers run once from the first token on and once from the last.
-A pass in reverse has parameters of its own if its paper has them, and papers
-differ in how the results of both are joined.
+In some papers the reverse pass has parameters of its own. Papers also differ in
+how they join the results of both passes.
 """
 
 from collections.abc import Callable
@@ -22,15 +22,15 @@ CHOICES = ('causal', 'bidirectional', 'alternating')
 
 
 def is_causal(direction: str) -> bool:
-  """Returns True if a token sees only itself and those given before it."""
+  """Returns whether a token sees only itself and tokens before it."""
   return direction != 'bidirectional'
 
 
 def turn(direction: str, layer: int) -> Callable[[jax.Array], jax.Array]:
-  """Returns a function that reverses tokens, [B, L, ...], if the layer does.
+  """Returns a function that reverses tokens [B, L, ...] if the layer needs it.
 
   Args:
-    direction: one of `CHOICES`, or '' of a mixer that has none.
+    direction: one of `CHOICES`, or '' for a mixer without a direction.
     layer: index of the layer, from 0.
   """
   if direction == 'alternating' and layer % 2:
@@ -46,7 +46,8 @@ def run(direction: str, one_way: Callable[[bool], jax.Array],
     direction: one of `CHOICES`.
     one_way: function of `reverse`, whether to begin at the last token. It
       returns [B, L, E].
-    join: 'concat', to [B, L, 2 E], or 'sum'; of a bidirectional run only.
+    join: how to join the results of both ways: 'concat' gives [B, L, 2 E],
+      'sum' gives [B, L, E].
   """
   forward = one_way(False)
   if is_causal(direction):
@@ -57,16 +58,17 @@ def run(direction: str, one_way: Callable[[bool], jax.Array],
 
 
 def passes(direction: str) -> int:
-  """Returns 1 or 2."""
+  """Returns the number of passes over the tokens, 1 or 2."""
   return 1 if is_causal(direction) else 2
 
 
 class DirectedMixer(nn.Module):
-  """What mixers share that run over the tokens in one direction or in both.
+  """Base class of mixers that run over tokens in one direction or in both.
 
   Attributes:
-    direction: `causal`, `bidirectional`, or `alternating`, causal from the
-      first token on in the first layer, from the last in the second, and so on.
+    direction: `causal`, `bidirectional` or `alternating`. An alternating mixer
+      is causal; it starts at the first token in even layers (counted from 0)
+      and at the last token in odd ones.
     dropout, tie_dropout: those of the encoder, which sets them.
     dtype: dtype of the matmuls.
   """
@@ -81,5 +83,5 @@ class DirectedMixer(nn.Module):
 
   @property
   def causal(self) -> bool:
-    """True if a position sees only itself and those given before it."""
+    """True if a position sees only itself and positions before it."""
     return is_causal(self.direction)

@@ -23,8 +23,8 @@ from flax import traverse_util
 
 import kernels
 
-# Name of this scheme in records. Records without a name used one key for each
-# microbatch.
+# Name of this scheme in records. In runs whose record names no scheme, one key
+# served a whole microbatch.
 SCHEME = 'example'
 KEYS = 'keys'
 # Random stream of the noise that all examples of a step share.
@@ -36,7 +36,7 @@ def row_keys(module: nn.Module, count: int) -> jax.Array:
 
   The keys come from the stream `dropout` in two cases. One is a module without
   the collection `KEYS`, for example a module used alone. The other is a module
-  that asks for keys twice in one step, which must not draw equal noise twice.
+  that asks for keys twice in one step: it must not draw the same noise twice.
   Call this function inside the module; `count` is the number of rows.
   """
   known = module.has_variable(KEYS, 'rows')
@@ -56,9 +56,10 @@ def step_key(module: nn.Module) -> jax.Array:
 
 def kept(module: nn.Module, name: str, draw: Callable[[jax.Array], jax.Array],
          anew: bool) -> jax.Array:
-  """Returns `draw(key)` of initialisation, or with `anew` of this step.
+  """Returns the value drawn at initialisation, or a new one if `anew`.
 
-  The collection 'constants' keeps that of initialisation under `name`.
+  The collection 'constants' keeps the value of initialisation under `name`. A
+  new value is `draw(key)` with the key of this step.
   """
   value = module.variable(
       'constants', name, lambda: draw(module.make_rng('params'))).value
@@ -73,8 +74,9 @@ def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,
     apply: calls `model.apply` with these keyword arguments on the training
       batch; only shapes are evaluated.
     key: key of the step.
-    place_B: int32 [B], places of the examples as above. A site with m rows for
-      each example numbers them m * place, m * place + 1, ...
+    place_B: int32 [B], index of each example in the batch before sorting. A
+      site with m rows for each example numbers them m * place, m * place + 1,
+      ...
   """
   _, found = jax.eval_shape(
       lambda: apply(mutable=[KEYS], rngs={'dropout': key, STEP: key}))

@@ -29,7 +29,7 @@ class Dropout(nn.Module):
   Source: Srivastava et al. 2014, JMLR 15, with the scaling during training.
 
   Attributes:
-    rate: share of zeros, in [0, 1), rounded to a multiple of 1 / LEVELS.
+    rate: share of zeros, in [0, 1), rounded to a multiple of 2^-16.
     tied: whether all tokens of an example, axis 1, drop the same channels, as
       in the released code of S4 and S5.
   """
@@ -48,8 +48,8 @@ def drop(key: jax.Array, x: jax.Array, rate: float,
          tied: bool = False) -> jax.Array:
   """Zeroes elements of x [B, ...] at `rate`; divides the rest by 1 - rate.
 
-  `key` is one key of jax.random, or keys [B], one for each row. With `tied`
-  elements that differ in their index on axis 1 only are zeroed together.
+  `key` is one key of jax.random, or keys [B], one for each row. With `tied`,
+  all positions on axis 1 drop the same channels.
   """
   threshold = min(round(rate * LEVELS), LEVELS - 1)
   *lead, width = x.shape[1:]
@@ -77,7 +77,9 @@ def _halves(words):
 
 
 def _bits(words, threshold):
-  """Compares half-words: [..., N] uint32 -> [..., ceil(N / 4)] uint8 of bits.
+  """Returns whether half-words reach `threshold`, as bits, 8 per byte.
+
+  Maps uint32 [..., N] to uint8 [..., ceil(N / 4)].
   """
   words = jnp.pad(words, ((0, 0),) * (words.ndim - 1)
                   + ((0, -words.shape[-1] % 4),))

@@ -1,10 +1,10 @@
 """Embedding whose gradient is summed in a fixed order.
 
-The gradient of a table of V vectors sums the gradients of the tokens of each
-id. XLA computes it by a scatter-add. On a GPU this uses atomic additions, whose
-order differs from run to run; on a TPU it goes row by row. For a small table
-this module computes the matmul one_hot(ids)^T dy instead, V x tokens by
-tokens x D. On a GPU a Pallas kernel does so without storing one_hot(ids).
+The gradient of a vector in the table sums the gradients dy of all tokens with
+its id. XLA does this by a scatter-add. On a GPU this uses atomic additions,
+whose order differs from run to run; on a TPU it goes row by row. For a small
+table this module computes the matmul one_hot(ids)^T dy instead. On a GPU a
+Pallas kernel does so without storing one_hot(ids).
 """
 
 import functools

@@ -2,8 +2,9 @@
 
 Pre-LN Transformer encoder of Long Range Arena (Tay et al. 2020,
 arXiv 2011.04006, released code) and SimpleTRON (Yorsh et al. 2021,
-arXiv 2111.15588, appendix A). Models differ only in the mixer. Other norms,
-their place and the block's second half serve published recipes.
+arXiv 2111.15588, appendix A). Models differ only in the mixer. Options change
+the kind and place of norms and the part of a block after the mixer, as
+published recipes need.
 """
 
 import functools
@@ -40,12 +41,12 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
 
 
 def gelu(x: jax.Array) -> jax.Array:
-  """Computes `flax.linen.gelu`; on a GPU it saves only its argument.
+  """Computes `flax.linen.gelu`; on a GPU its backward pass needs only x.
 
   gelu(x) = x (1 + tanh u) / 2,  u = sqrt(2 / pi) (x + 0.044715 x^3): Hendrycks
   and Gimpel 2016, arXiv 1606.08415, section 2. Any shape and float dtype.
   """
-  # Recomputing tanh is faster than reading it back on a GPU, not on a CPU.
+  # A GPU recomputes tanh faster than it reads it from memory; a CPU does not.
   return _gelu(x) if kernels.platform() == 'gpu' else nn.gelu(x)
 
 
@@ -55,8 +56,8 @@ def _gelu(x):
 
 
 def _forward(x):
-  # Without the barrier the matmul before writes both x and GELU of x. With it,
-  # the dropout after it computes GELU of the x that it reads.
+  # Without the barrier, XLA lets the matmul before write both x and GELU(x).
+  # With it, the dropout that follows reads x and computes GELU(x) itself.
   x = jax.lax.optimization_barrier(x)
   return nn.gelu(x), x
 
@@ -70,13 +71,13 @@ _gelu.defvjp(_forward, _backward)
 
 
 class Mlp(nn.Module):
-  """Dense, GELU, Dense, with dropout after each.
+  """Dense, GELU, Dense, with dropout after each dense layer.
 
   Attributes:
     width, dropout, dtype, tie_dropout: as `mlp_width`, `dropout`, `dtype` and
       `tie_dropout` of `Encoder`.
-    gated: whether SiLU of a second layer multiplies the first, instead of GELU
-      (SwiGLU: Shazeer 2020, arXiv 2002.05202, equation 6).
+    gated: whether to use SiLU(W x) * (V x) instead of GELU(W x) (SwiGLU:
+      Shazeer 2020, arXiv 2002.05202, equation 6).
   """
   width: int
   dropout: float
@@ -126,8 +127,8 @@ class ShortConvolution(nn.Module):
 def filling(batch: int, length: int) -> int:
   """Returns how many masked tokens to append so that a GPU copies nothing.
 
-  cuBLASLt needs operands [B, N, D] with a multiple of 8 rows. XLA copies any
-  other operand in each matmul, for example with a CLS token in front.
+  cuBLASLt needs a number of rows, B * N, that is a multiple of 8. Otherwise XLA
+  copies the operand in each matmul, for example with a CLS token in front.
   """
   mesh = jax.sharding.get_abstract_mesh()
   split = not mesh.empty and mesh.shape.get(SEQUENCE_AXIS, 1) > 1
@@ -139,12 +140,15 @@ def filling(batch: int, length: int) -> int:
 class Block(nn.Module):
   """Computes x + mixer(norm(x)), then x + mlp(norm(x)).
 
-  With `norm_place` post the norms are around the sums: norm(x + mixer(x)). A
-  mixer with the attribute `gates_residual` also gets x before the norm, as the
-  argument `residual`, and its result is added without dropout. A mixer with the
-  attribute `shared` gets what the encoder made of it, as the argument `shared`.
-  One with the attribute `shares_values` gets and returns what the first block's
-  returned; see `lra.models.rwkv7`.
+  With `norm_place` post it normalises the sums instead: norm(x + mixer(x)).
+  Attributes of the mixer change the first step:
+
+    gates_residual: the mixer also gets the x before the norm, as the argument
+      `residual`, and its result is added without dropout.
+    shared: the encoder makes this module once for all layers, and the mixer
+      gets its result as the argument `shared`.
+    shares_values: the mixer gets and returns the values of the first block; see
+      `lra.models.rwkv7`.
 
   Attributes: those of `Encoder`, but
     layer: index of the block in the encoder, from 0.
@@ -168,7 +172,7 @@ class Block(nn.Module):
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, train: bool, tokens_BxL, shared=None,
                values: tuple = ()):
-    """Returns (x, values); values are () of a mixer that shares none."""
+    """Returns (x, values); values are () if the mixer shares none."""
     norm = functools.partial(
         norms.make, self.norm, self.dtype, mask_BxL=tokens_BxL, train=train,
         momentum=self.norm_momentum, rows=self.norm_rows)
@@ -235,14 +239,14 @@ class Encoder(nn.Module):
     vocab_size: number of ids; id 0 is padding.
     num_layers: number of blocks.
     width: D.
-    mlp_width: F.
+    mlp_width: F, width of the hidden layer of each MLP.
     conv_width: width of a `ShortConvolution` before each mixer; 0 for none.
     dropout: dropout rate after the embedding, the mixers and both layers of
       each MLP.
     positions: `learned`, `sinusoidal` or `none`.
     prepend_cls: whether a learned CLS token comes before the sequence.
-    cls_has_position: whether the CLS token gets a position, or is prepended
-      after positions were added.
+    cls_has_position: whether the CLS token gets a position; otherwise it is
+      prepended after positions were added.
     embedding_std: standard deviation of the initial embeddings.
     remat: whether the backward pass recomputes blocks to save memory.
     mask_padding: whether mixers receive the padding mask.
@@ -250,12 +254,13 @@ class Encoder(nn.Module):
     full_length: L of uncut sequences, which sets the shapes of parameters;
       None if no input is cut.
     norm: one of `lra.nn.norm.KINDS`.
-    norm_place: `pre`, before mixers and MLPs and behind the last block, or
-      `post`, behind each residual sum.
+    norm_place: `pre` normalises before mixers and MLPs and after the last
+      block, `post` after each residual sum.
     norm_momentum, norm_rows: `momentum` and `rows` of `lra.nn.norm.BatchNorm`.
     block: what follows the mixer in a block: `mlp`, `glu` or `none`.
-    inputs: `ids` are looked up in the embedding; `values` are ids of grey
-      levels, mapped from -1 (id 1) to 1 (the last id) and to D by a layer.
+    inputs: `ids` are looked up in the embedding. `values` are ids of grey
+      levels: they are scaled to -1 (id 1) ... 1 (the last id), and a dense
+      layer maps them to D.
     tie_dropout: whether all tokens of an example drop the same channels.
   """
   mixer: Callable[..., nn.Module]
@@ -308,7 +313,7 @@ class Encoder(nn.Module):
     length, tokens_BxN = x_BxNxD.shape[1], mask_BxN
     more = filling(*x_BxNxD.shape[:2])
     mixer = self._mixer_alone()
-    # More masked tokens leave sums over tokens unchanged.
+    # Masked tokens at the end do not change sums over tokens.
     if more and getattr(mixer, 'splits_sequences', False):
       x_BxNxD = jnp.pad(x_BxNxD, ((0, 0), (0, more), (0, 0)))
       seen_BxN, tokens_BxN = (
@@ -336,7 +341,7 @@ class Encoder(nn.Module):
 
   @nn.nowrap
   def _mixer_alone(self):
-    """Returns a mixer outside the encoder, for its attributes."""
+    """Returns a mixer without a parent module, to read its attributes."""
     return self.mixer(
         dtype=self.dtype, layer=0, num_layers=self.num_layers,
         full_length=self.full_length, dropout=self.dropout, name=None,

@@ -2,8 +2,8 @@
 
 A feature map phi gives attention weights as dot products, weight(q, k) =
 phi(q) . phi(k) / sum_j phi(q) . phi(k_j), so attention costs O(L). The
-frequencies omega of a kernel are samples of its spectral density, one row
-[Dh] each, with a weight w: 1 / F for a plain average.
+frequencies omega of a kernel, [F, Dh] per head, are samples of its spectral
+density. Each has a weight w; in a plain average, w = 1 / F.
 
 Shapes: B batch, L length, H heads, Dh head width, F frequencies, M features.
 """
@@ -32,7 +32,7 @@ class FeatureMixer(HeadMixer):
   splits_sequences = True
 
   op = 'linear'
-  # Whether a sum of features of keys divides the output.
+  # Whether the output is divided by phi(q) . sum_j phi(k_j).
   normalised = True
 
   def feature_width(self, head_width: int) -> int:
@@ -40,7 +40,7 @@ class FeatureMixer(HeadMixer):
     raise NotImplementedError
 
   def state_size(self, width: int) -> int:
-    """Returns the size of phi(K)^T V of all heads, and of sum phi(K)."""
+    """Returns how many numbers phi(K)^T V and sum phi(K) hold in all heads."""
     del width
     head_width = layers.head_width(self.qkv_width, self.num_heads)
     return (self.num_heads * self.feature_width(head_width)
@@ -71,14 +71,14 @@ def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
 
 
 def _haar(square_HxNxDhxDh):
-  """Orthonormalises rows of N(0, I) by Gram-Schmidt: uniformly distributed.
+  """Orthonormalises rows of N(0, I) by Gram-Schmidt: a uniform distribution.
 
-  Not `jnp.linalg.qr`: on a CPU it spreads its batches over the thread pool that
-  waits for them, so two layers in one program can deadlock.
+  `jnp.linalg.qr` could deadlock on a CPU if a program has two such layers: it
+  runs its batches on the thread pool that waits for them.
   """
   def add(i, basis_HxNxDhxDh):
     row_HxNxDh = square_HxNxDhxDh[..., i, :]
-    for _ in range(2):  # twice is exact to rounding
+    for _ in range(2):  # the second time removes rounding errors
       inside_HxNxDh = jnp.einsum(
           'hnij,hnj->hni', basis_HxNxDhxDh, row_HxNxDh, precision='highest')
       row_HxNxDh = row_HxNxDh - jnp.einsum(
@@ -177,13 +177,13 @@ def pair_with_eps(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
   """Returns positive features with an epsilon, as in Performer's code.
 
   phi_f(x) = exp(omega_f . x - |x|^2 / 2 - top) + eps. For a query, top is its
-  largest omega_f . x; for all keys of a head together, the largest over their
-  features and true positions.
+  largest omega_f . x. All keys of a head share one top: the largest omega_f . k
+  over their features and true positions.
 
   Returns:
-    phi(q), phi(k), each [B, L, H, F] in the dtype of `q`. They are divided by
-    the largest feature of the query and of all keys: this cancels in attention
-    and keeps dot products away from zero.
+    phi(q), phi(k), each [B, L, H, F] in the dtype of `q`. phi(q) is divided by
+    the query's largest feature, phi(k) by the largest feature of all keys. This
+    does not change attention and keeps dot products away from zero.
   """
   angle_k_BxLxHxF = jnp.where(
       mask_BxL[:, :, None, None], _project(k_BxLxHxDh, omega_HxFxDh), -1e20)
@@ -263,8 +263,8 @@ def _cos_and_sin(x):
   """Returns cos x and sin x, accurate to 3e-7 for |x| < 1000.
 
   Subtracts a multiple of pi and evaluates Taylor polynomials on
-  [-pi / 2, pi / 2]. With XLA's functions most of a training step goes into
-  them: each costs as much as four exponentials on a CPU, this pair as 1.5.
+  [-pi / 2, pi / 2]. XLA's functions would take most of a training step on a
+  CPU: each costs as much as four exponentials, this pair as much as 1.5.
   """
   k = jnp.round(x / jnp.pi)
   # pi in two parts; the first is short enough for an exact product with k
@@ -290,7 +290,7 @@ def _cos_and_sin_forward(x):
 
 
 def _cos_and_sin_backward(y, g):
-  # The derivative of each is the other, up to the sign.
+  # d cos x = -sin x dx,  d sin x = cos x dx
   return (g[1] * y[0] - g[0] * y[1],)
 
 
@@ -310,7 +310,9 @@ def _project(x_BxLxHxDh, omega_HxFxDh):
 
 
 def _as_heads(phi_BxLxHxM, width):
-  """Splits features, [B, L, H, M] -> [B, L, H ceil(M / width), width]; fills 0.
+  """Splits M features into heads of `width`, the last one filled with 0.
+
+  Maps [B, L, H, M] to [B, L, H ceil(M / width), width].
   """
   batch, length, heads, features = phi_BxLxHxM.shape
   phi_BxLxHxM = jnp.pad(

@@ -18,7 +18,7 @@ from lra.nn.mixer import resolve_kernel
 
 
 class GatedMixer(MatrixStateMixer):
-  """A mixer around `kernels.gated_linear_attention`.
+  """Computes `kernels.gated_linear_attention` of projections of the input.
 
   A bidirectional mixer runs the recurrence once from each end, with the same
   parameters, and sums both before it normalises the heads.
@@ -45,8 +45,9 @@ class GatedMixer(MatrixStateMixer):
     """Runs the recurrence from one end, or from both; see `both_ways`.
 
     Args:
-      operands: function of `reverse`. It returns q, k [B, L, H, N], v [B, L, H,
-        E] and log decays [B, L, H] or [B, L, H, N].
+      operands: function of `reverse`, whether to begin at the last token. It
+        returns q, k [B, L, H, N], v [B, L, H, E] and log decays [B, L, H] or
+        [B, L, H, N].
       mask_BxL: True = token.
       scale: see `kernels.gated_linear_attention`.
     """

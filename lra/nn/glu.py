@@ -1,7 +1,9 @@
 """Gated linear units behind a mixer, as in S4, S5 and LRU.
 
-  gelu: GELU(y)
-  half_glu1: g sigmoid(W g),  g = GELU(y)
+For the mixer's output y, dense layers W and V, and g = GELU(y):
+
+  gelu: g
+  half_glu1: g sigmoid(W g)
   half_glu2: y sigmoid(W g)
   full_glu: (V g) sigmoid(W g)
 
@@ -27,7 +29,7 @@ class GatedOutput(nn.Module):
     dropout: dropout rate after GELU.
     dtype: computing dtype.
     exact: whether GELU is exact, as in S4; else its tanh approximation.
-    width: D of `full_glu`; 0 means E, which the others need.
+    width: D; 0 means E. Only `full_glu` allows another width than E.
     tie_dropout: `tied` of `lra.nn.dropout.Dropout`.
   """
   activation: str

@@ -3,7 +3,8 @@
 Call these functions inside a compact module: they create its submodules, so
 that all mixers share names and initial values of projections.
 
-Those that split a width into heads raise a UserError if that is impossible.
+Functions that split a width into heads raise a UserError if num_heads does not
+divide it.
 
 Shapes: B batch, L length, D model width, H heads, Dh head width.
 """
@@ -51,7 +52,7 @@ class Projection(nn.Module):
 
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, L, *ins] to [B, L, *outs] in `dtype`."""
-    if kernels.platform() == 'cpu':  # where flat gradients are slower
+    if kernels.platform() == 'cpu':  # flat matmuls have slower gradients there
       return self._many_axes(x)
     kernel, bias = self.weights()
     y = product(x.reshape(*x.shape[:2], -1), kernel, bias, self.dtype)

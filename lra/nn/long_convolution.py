@@ -13,8 +13,8 @@ def exponential_sums(weight_DxN: jax.Array, exponent_DxN: jax.Array,
                      taps: int) -> jax.Array:
   """Returns K_d[l] = Re sum_n w_dn exp(e_dn l), float32 [D, taps].
 
-  With l = j C + c, the sum is a matmul of exp(e C j) w and exp(e c), for C near
-  the root of the number of taps. So no array of D N taps is made.
+  Writes l as j C + c, with C near the square root of `taps`. The sum is then a
+  matmul of w exp(e C j) and exp(e c), without an array [D, N, taps].
 
   Args:
     weight_DxN, exponent_DxN: both float32, or both complex64.
@@ -48,9 +48,9 @@ def convolve(x_BxLxD: jax.Array, forward_DxK: jax.Array,
   Args:
     x_BxLxD: any float dtype; zero at padding. The FFT is float32.
     forward_DxK: f, float32, at most L taps.
-    reverse_DxK: r, alike; None leaves out the second sum.
-    own_twice: False leaves s = t out of the second sum, and r_0 weighs the next
-      token: r_(s - t - 1) for s > t.
+    reverse_DxK: r, like f; None leaves out the second sum.
+    own_twice: whether both sums have the term s = t. If False, the second sum
+      is over s > t, with weights r_(s - t - 1).
 
   Returns:
     float32 [B, L, D].

@@ -1,4 +1,4 @@
-"""Lower bounds of decays that rise over the layers, as HGRN and HGRN2 have."""
+"""Lower bounds of decays for HGRN and HGRN2; they rise from layer to layer."""
 
 import flax.linen as nn
 import jax
@@ -19,7 +19,7 @@ class LowerBounds(nn.Module):
 
   @nn.compact
   def __call__(self, width: int) -> jax.Array:
-    """Returns the sums of the shares of the layers below each layer."""
+    """Returns gamma of all layers, float32 [num_layers, width]."""
     share_KxD = nn.softmax(self.param(
         'bounds', nn.initializers.ones, (self.num_layers, width)), axis=0)
     # XLA computes a wrong gradient of one row of `cumsum` on a CPU.

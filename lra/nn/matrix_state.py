@@ -13,7 +13,7 @@ from lra.config import fields
 from lra.errors import UserError
 from lra.nn import direction, layers
 
-EPS = 1e-5  # of the norms of heads, as in the released code of these papers
+EPS = 1e-5  # epsilon of the heads' norms, as in the papers' released code
 
 
 class MatrixStateMixer(direction.DirectedMixer):
@@ -22,7 +22,7 @@ class MatrixStateMixer(direction.DirectedMixer):
   Attributes: those of `DirectedMixer`, and
     num_heads: H.
     kernel: 'auto' or one of `KERNELS`.
-    sums: class attribute, number of columns that the values get besides E.
+    sums: class attribute, number of columns that values have in addition to E.
   """
   num_heads: int = 8
   kernel: str = 'auto'
@@ -30,14 +30,14 @@ class MatrixStateMixer(direction.DirectedMixer):
   sums = 0
 
   def widths(self, width: int) -> tuple[int, int]:
-    """Returns the widths of all heads' queries and values for D."""
+    """Returns the total widths of queries and of values for model width D."""
     raise NotImplementedError
 
   def heads(self, width: int) -> tuple[int, int]:
     """Returns N and E.
 
     Raises:
-      UserError: the heads do not divide the widths.
+      UserError: num_heads does not divide a width.
     """
     for total in self.widths(width):
       if not total or total % self.num_heads:
@@ -67,9 +67,9 @@ class MatrixStateMixer(direction.DirectedMixer):
 
   def both_ways(self, run: Callable, operands: Callable[[bool], tuple],
                 mask_BxL: jax.Array, steps: int = 1) -> list[jax.Array]:
-    """Runs a recurrence from the first token on, and from the last if asked.
+    """Runs a recurrence from the first token on; if bidirectional, both ways.
 
-    Both runs are one call, with twice as many heads: it compiles in half the
+    Both ways are one call, with twice as many heads: it compiles in half the
     time, and fills a GPU better.
 
     Args:
@@ -79,7 +79,7 @@ class MatrixStateMixer(direction.DirectedMixer):
         returns the arguments of `run`, arrays or None.
       mask_BxL: True = token. The arguments become 0 at other positions.
       steps: number of adjacent positions in T that belong to one token. The
-        output of a token is that of its last one.
+        output of a token is the output at its last position.
 
     Returns:
       The outputs of each direction, [B, L, H, E]; 0 at masked tokens.
@@ -101,7 +101,7 @@ def width_argument():
 
 
 def _kept(mask_BxT, y):
-  """Returns y with 0 at masked tokens: closed keys, and open gates."""
+  """Returns y with 0 at masked tokens, which then do not change the state."""
   keep = mask_BxT.reshape(*mask_BxT.shape, *(1,) * (y.ndim - 2))
   return jnp.where(keep, y, 0)
 

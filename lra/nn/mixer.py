@@ -37,9 +37,9 @@ class HeadMixer(nn.Module):
       calls. A mixer that sets it has a field `kernel: str = 'auto'`.
 
   Raises:
-    UserError: the heads do not divide the width, an argument has none of its
-      values, or the kernel is unknown or cannot run here. Subclasses name only
-      what they add.
+    UserError: num_heads does not divide the width, an attribute has a value
+      that is none of its choices, or the kernel is unknown or cannot run here.
+      Docstrings of subclasses list only further causes.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -48,7 +48,8 @@ class HeadMixer(nn.Module):
   full_length: int | None = None
 
   op = ''
-  # True if tokens may be sharded over devices, as sums over tokens allow.
+  # Whether tokens may be sharded over devices; needs a mixer of sums over
+  # tokens.
   splits_sequences = False
 
   def __post_init__(self):
@@ -80,7 +81,7 @@ class HeadMixer(nn.Module):
     return tuple(self.heads(x_BxLxD, name) for name in layers.QKV)
 
   def heads(self, x_BxLxD: jax.Array, name: str, count: int = 0) -> jax.Array:
-    """Projects to `count` heads of width Dh, 0 for H: [B, L, count, Dh]."""
+    """Projects to heads of width Dh, [B, L, count, Dh]; 0 means H heads."""
     count = count or self.num_heads
     width = layers.head_width(self.qkv_width, self.num_heads)
     return layers.project_heads(x_BxLxD, count, count * width, self.dtype, name,
@@ -92,7 +93,7 @@ class HeadMixer(nn.Module):
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
 
   def kv_size(self, count: int) -> int:
-    """Returns how many numbers the keys and values of `count` tokens are."""
+    """Returns how many numbers the keys and values of `count` tokens hold."""
     return 2 * self.qkv_width * count
 
   def kernel_for(self, length: int, width: int, **needs) -> str:
@@ -124,7 +125,7 @@ class SoftmaxMixer(HeadMixer):
   op = 'softmax'
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
+    """Returns how many numbers the keys and values of all tokens hold."""
     del width
     return self.kv_size(length)
 
@@ -145,15 +146,15 @@ class BiasedMixer(HeadMixer):
   Attributes: those of `HeadMixer`, and
     attention_dropout: dropout rate of attention weights. Only the kernels
       `dense` and `chunked` support it; 'auto' then takes `chunked`.
-    kernel: 'auto' or one of `KERNELS`; only a subclass that declares it has
-      this field.
+    kernel: class attribute 'auto'. A subclass may declare it as a field, with
+      'auto' or one of `KERNELS`.
   """
   attention_dropout: float = fields.argument(0.0, low=0, below=1)
 
   kernel = 'auto'
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
+    """Returns how many numbers the keys and values of all tokens hold."""
     del width
     return self.kv_size(length)
 
@@ -181,8 +182,8 @@ class LinearMixer(HeadMixer):
   and the kernel reads them in this layout. On a CPU three matmuls compute them
   separately, which is faster with plain XLA.
 
-  A subclass names its operation in `op`, has its functions in `operations` (on
-  q, k and v, and on qkv), and may override `options`.
+  A subclass sets `op` to the name of its operation and may override `options`.
+  It sets `operations` to two functions: one of q, k and v, one of packed qkv.
 
   Attributes: those of `HeadMixer`, and
     kernel: 'auto' or one of `KERNELS`.
@@ -190,17 +191,17 @@ class LinearMixer(HeadMixer):
   kernel: str = 'auto'
 
   splits_sequences = True
-  # Whether a sum of keys divides the output.
+  # Whether the output is divided by q . sum_j k_j.
   normalised = False
 
   def state_size(self, width: int) -> int:
-    """Returns the size of K^T V of all heads, and of the sums of keys."""
+    """Returns how many numbers K^T V and the sums of keys hold in all heads."""
     del width
     head = layers.head_width(self.qkv_width, self.num_heads)
     return self.qkv_width * (head + self.normalised)
 
   def options(self) -> dict:
-    """Returns keyword arguments of the operation besides mask and kernel."""
+    """Returns further keyword arguments of the operation."""
     return {}
 
   @nn.compact
@@ -216,14 +217,14 @@ class LinearMixer(HeadMixer):
     return self.attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL)
 
   def attend(self, *operands: jax.Array, **arrays) -> jax.Array:
-    """Runs the operation on q, k, v or on qkv: [B, L, H, Dh]."""
+    """Runs the operation on q, k, v or on packed qkv: [B, L, H, Dh]."""
     apart, packed = self.operations
     return kernels.sharded(packed if len(operands) == 1 else apart)(
         *operands, kernel=self.kernel, **arrays, **self.options())
 
 
 def check_choices(mixer: nn.Module) -> None:
-  """Raises a UserError if an argument is none of the choices it declares."""
+  """Raises a UserError if an attribute's value is none of its choices."""
   for field in dataclasses.fields(mixer):
     value, choices = getattr(mixer, field.name), field.metadata.get('choices')
     if choices and value not in choices:

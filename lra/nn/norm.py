@@ -5,18 +5,19 @@ Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 3
   m = mean(x),  r = (max(0, mean(x^2) - m^2) + eps)^(-1/2),  x^ = (x - m) r
   y = x^ scale + bias
 
-over the last axis of each token, eps = 1e-6. With g = dy scale the gradients
-are as follows. Means are again over the last axis, sums over all tokens.
+The means are over the last axis of each token, and eps = 1e-6. With
+g = dy scale, and sums over all tokens, the gradients are
 
   dx = r (g - mean(g) - x^ mean(g x^)),  dscale = sum(dy x^),  dbias = sum(dy)
 
-The backward pass saves x, which the residual sum keeps anyway, and m and
-mean(x^2) of each token. Automatic differentiation of the first three lines
-reads x and dy more often, because it sums the gradient of x in parts.
+The backward pass saves m and mean(x^2) of each token, and x, which the residual
+sum keeps anyway. Automatic differentiation would read x and dy more often,
+because it sums the gradient of x in parts.
 
-On a GPU one Pallas kernel computes a norm beside a residual sum. A second one
-computes its backward pass and adds the gradient of x from the residual sum. XLA
-would read x once more for the means, and x and dy for scale and bias.
+In a residual block, x goes both into a norm and into the residual sum. On a GPU
+one Pallas kernel computes this norm. A second kernel computes its backward pass
+and adds the gradient of x from the residual sum. XLA would read x once more for
+the means, and x and dy once more for the gradients of scale and bias.
 """
 
 import functools
@@ -53,8 +54,8 @@ class LayerNorm(nn.Module):
 
     Args:
       x: [..., D] of any float dtype.
-      beside: also return x; use it in place of x for the path beside the norm.
-        On a GPU one kernel then adds the gradients of both paths.
+      beside: whether to return x too. Use the returned x in the residual sum:
+        on a GPU one kernel then adds the gradients of both paths.
 
     Returns:
       The norm, [..., D] in `dtype`; with `beside` the pair (x, norm).
@@ -135,8 +136,8 @@ class BatchNorm(nn.Module):
 
     Args:
       x_BxLxD: the rows of this device.
-      mask_BxL: bool, True at tokens; others do not count.
-      train: whether the statistics are those of the batch.
+      mask_BxL: bool, True at tokens. Padding does not count.
+      train: whether to use statistics of the batch instead of running means.
     """
     shape = x_BxLxD.shape[-1:]
     scale_D = self.param('scale', nn.initializers.ones, shape)
@@ -162,8 +163,9 @@ def _moments(x_BxLxD, mask_BxL, rows):
   """Returns means and variances of each group of rows.
 
   Returns:
-    Those of the groups of all devices, two float32 [G, D], and those of the
-    group of each row of this device, two float32 [B, D].
+    (groups, rows). Both are pairs (mean, variance): `groups` float32 [G, D],
+    for the groups of all devices, `rows` float32 [B, D], for the group of each
+    row of this device.
   """
   mesh = jax.sharding.get_abstract_mesh()
   axes_ = tuple(a for a in axes.BATCH_AXES
@@ -171,7 +173,7 @@ def _moments(x_BxLxD, mask_BxL, rows):
   batch = len(x_BxLxD)
   total = batch * math.prod(mesh.shape[a] for a in axes_)
   rows = rows or total
-  # No piece of consecutive rows of a device is in two groups.
+  # Every piece of `piece` consecutive rows lies within one group.
   piece, count = math.gcd(batch, rows), max(total // rows, 1)
   first = batch * jax.lax.axis_index(axes_) if axes_ else 0
   group_P = (first + piece * jnp.arange(batch // piece)) // rows

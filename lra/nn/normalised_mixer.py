@@ -1,9 +1,9 @@
 """Gated mixers that divide a token's output by the sum of its weights.
 
-Values get one more column, of ones, whose outputs are these sums.
+Values get one more column, of ones; its output is the sum of the weights.
 
-Shapes: B batch, L length, H heads, N and E width of a head's queries and
-values.
+Shapes: B batch, L length, H heads. N is the width of a head's queries and keys,
+E that of its values.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,11 @@ class NormalisedMixer(GatedMixer):
   def attend_and_sum(self, operands: Callable[[bool], tuple],
                      mask_BxL: jax.Array, scale: float = 1.0
                      ) -> list[jax.Array]:
-    """Returns `attend`, float32 [B, L, H, E + 1]; the last column are sums."""
+    """Calls `attend` on values with a column of ones.
+
+    Returns float32 [B, L, H, E + 1] per direction; the last column is the sum
+    of the weights.
+    """
     def with_ones(reverse):
       q, k, v, log_decay = operands(reverse)
       return q, k, ones_behind(v), log_decay

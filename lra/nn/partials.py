@@ -18,7 +18,7 @@ from lra.nn import arrays
 
 FORBIDDEN = -1e30  # added to a logit, it makes exp() of the logit 0
 
-# If all heads together have more logits, they are computed one by one.
+# With more logits in all heads together, heads run one after another.
 MANY_LOGITS = 2**23
 
 
@@ -85,13 +85,13 @@ def normalise(part: Partial) -> jax.Array:
 
 
 def over_heads(attend: Callable, *arrays, num_logits: int):
-  """Applies `attend` to each head of `arrays`, pytrees with H leading.
+  """Applies `attend` to each head of `arrays`, pytrees with leading axis H.
 
   With many logits the heads run one after another and save only their inputs
   for the backward pass. Memory is then that of one head; on a CPU it fits the
   cache, which saves more time than recomputing costs. The loop is over heads
   and not examples, because the batch may be sharded over devices.
-  `num_logits` counts those of all heads together.
+  `num_logits` is the number of logits of all heads together.
   """
   if num_logits <= MANY_LOGITS:
     return jax.vmap(attend)(*arrays)

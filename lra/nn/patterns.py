@@ -32,9 +32,9 @@ class Pattern:
     global_queries: number of first positions that see all keys.
     summary: (period, width): all queries see the last `width` positions of
       every `period`.
-    random_blocks: [H][N][R] nested tuples: R more key blocks for head h and
-      query block n, -1 for none. One entry instead of H is shared by the heads.
-      They must not be in the window.
+    random_blocks: nested tuples [H][N][R]: R further key blocks for head h and
+      query block n, outside the window; -1 for none. With one entry instead of
+      H, all heads share it.
 
   Raises:
     UserError: a size is not positive, or no query would see any key.
@@ -130,7 +130,10 @@ class Pattern:
 
 
 def sliding_window(radius: int, *, causal: bool = False, **others) -> Pattern:
-  """Returns the pattern |i - j| <= radius * dilation; others: its fields."""
+  """Returns the pattern |i - j| <= radius * dilation.
+
+  `others` are further fields of `Pattern`.
+  """
   # Blocks of half the radius compute 5/4 of the window's keys and copy each key
   # five times; smaller blocks compute fewer keys, but copy more. At least 16,
   # because smaller blocks make tiny matmuls.
@@ -143,11 +146,13 @@ def sliding_window(radius: int, *, causal: bool = False, **others) -> Pattern:
 
 def random_blocks(num_blocks: int, num_random: int, *, reach: int,
                   num_global: int, heads: int, seed: tuple[int, ...]):
-  """Draws `Pattern.random_blocks`: distinct, outside window and globals.
+  """Draws distinct random key blocks for `Pattern.random_blocks`.
+
+  They lie outside the window and the global blocks.
 
   Args:
     num_blocks: N.
-    num_random: R; if fewer blocks are left, all of those.
+    num_random: R; if fewer blocks are free, all of them are taken.
     reach: blocks of the window on either side of the query's own.
     num_global: number of first blocks that are global.
     heads: H, number of tables.

@@ -1,4 +1,4 @@
-"""Base class of Mamba-2 and Hydra, whose steps in time follow the input.
+"""Base class of Mamba-2 and Hydra, whose time steps depend on the input.
 
 Each head is a state space with one rate A < 0. A token chooses the step dt:
 
@@ -29,11 +29,11 @@ class SelectiveMixer(GatedMixer):
     groups: number of groups of heads that share queries and keys, G; must
       divide num_heads.
     conv_width: number of tokens that the short convolution reads.
-    dt_min, dt_max: range of the steps at the start, for an input of 0.
+    dt_min, dt_max: range of the initial dt of a zero input.
     dtype: dtype of the matmuls; gates and states are float32.
 
   Raises:
-    UserError: the heads do not divide the width or the groups not the heads.
+    UserError: num_heads does not divide a width, or groups not num_heads.
   """
   expand: int = fields.argument(2, low=1, high=64)
   state_dim: int = fields.argument(64, low=1, high=fields.MANY)
@@ -54,10 +54,10 @@ class SelectiveMixer(GatedMixer):
 
   def steps(self, y_BxLxMxH: jax.Array, rate_init) -> tuple[jax.Array,
                                                             jax.Array]:
-    """Returns dt and dt A, float32, in the shape of the steps before softplus.
+    """Returns dt and dt A, both float32 in the shape of y.
 
     Args:
-      y_BxLxMxH: projections of the input, [..., H].
+      y_BxLxMxH: W x, [..., H].
       rate_init: initialiser of -A.
     """
     bias_H = self.param(

@@ -14,21 +14,21 @@ ACTIVATIONS = {'identity': lambda x: x, 'silu': nn.silu}
 
 
 class ShortConvolution(nn.Module):
-  """Causal depthwise convolution: [B, L, D] -> [B, L, D].
+  """Depth-wise convolution, causal unless `centred`: [B, L, D] -> [B, L, D].
 
     y_t = activation(sum_i w_i x_(t - K + 1 + i) + b),  i = 0 ... K - 1
 
   A token sees itself and the K - 1 tokens before it; in reverse it sees the
   K - 1 tokens after it, with the same weights. A centred convolution reads
-  x_(t - K // 2 + i) instead, and is not causal. Masked tokens count as 0, and
-  their outputs are 0. Parameters: `kernel` float32 [K, D], and `bias` [D] if
-  there is one. They start uniform in +-K**-0.5, as in PyTorch.
+  x_(t - K // 2 + i) instead. Masked tokens count as 0, and their outputs are 0.
+  Parameters: `kernel` float32 [K, D], and `bias` [D] if there is one. They
+  start uniform in +-K**-0.5, as in PyTorch.
 
   Attributes:
     width: K.
     activation: a key of `ACTIVATIONS`.
     use_bias: whether there is a bias.
-    centred: whether the tokens are those around the token, with K // 2 before.
+    centred: whether K // 2 of the tokens come before the token, the rest after.
     dtype: dtype of the result; the sum is float32.
   """
   width: int = 4

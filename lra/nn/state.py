@@ -17,7 +17,7 @@ from lra.errors import UserError
 
 
 def state_size(mixer: nn.Module, width: int, length: int) -> int | None:
-  """Returns the state size of one layer, None if its mixer does not say.
+  """Returns the state size of one layer, or None if its mixer does not know it.
 
   Args:
     mixer: a mixer with a method `state_size(width)`, or
@@ -26,7 +26,7 @@ def state_size(mixer: nn.Module, width: int, length: int) -> int | None:
     length: L, CLS included.
 
   Raises:
-    UserError: the method returns no count.
+    UserError: the method returns neither a count nor None.
   """
   method = getattr(mixer, 'state_size', None)
   if method is None:
@@ -41,5 +41,5 @@ def state_size(mixer: nn.Module, width: int, length: int) -> int | None:
 
 
 def under_kernel(taps: int, channels: int, length: int) -> int:
-  """Returns the size of the inputs under a kernel, at most of all."""
+  """Returns how many numbers a convolution with `taps` taps keeps."""
   return min(taps, length) * channels

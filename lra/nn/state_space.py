@@ -87,11 +87,11 @@ def discretise(rate: jax.Array, step: jax.Array,
 
   Args:
     rate: complex64, not 0.
-    step: dt, float32, of the same shape or one that broadcasts.
+    step: dt, float32; its shape broadcasts with that of `rate`.
     method: one of `DISCRETISATIONS`.
 
   Returns:
-    (log a, factor): then h_t = a h_(t-1) + factor b u_t.
+    (log a, factor), for the recurrence h_t = a h_(t-1) + factor b u_t.
   """
   z = rate * step.astype(rate.dtype)
   if method == 'zoh':

@@ -25,9 +25,9 @@ class Objective(abc.ABC):
 
   Attributes:
     config: a checked config.
-    task: its task.
+    task: the task of the config.
     seq_len: L, tokens per sequence without CLS.
-    sums: names of the sums that `loss` returns besides `loss` and `weight`.
+    sums: names of further sums that `loss` returns.
     of_tokens: names of the arrays with tokens on their last axis.
   """
   config: Any
@@ -82,37 +82,40 @@ class Objective(abc.ABC):
   def loss(self, outputs, batch) -> dict[str, Any]:
     """Returns sums over a batch, float32 [] each: `loss`, `weight` and `sums`.
 
-    A training step minimises sum of `loss` / sum of `weight` over its
-    microbatches.
+    A training step minimises the sum of `loss` divided by the sum of `weight`,
+    both over all its microbatches.
     """
 
   @abc.abstractmethod
   def metrics(self, sums: Mapping[str, float]) -> dict[str, float]:
-    """Returns metrics of training sums to log: `loss`, a mean, and others."""
+    """Returns the training metrics to log: the mean `loss` and others.
+
+    `sums` are those of `loss`, added up over all steps since the last log.
+    """
 
   @abc.abstractmethod
   def count(self, outputs, batch) -> Any:
-    """Returns the counts that evaluation keeps of a batch: small arrays."""
+    """Returns the counts of a batch for `scores`, as small arrays."""
 
   @abc.abstractmethod
   def scores(self, counts: Sequence[Any]) -> dict[str, Any]:
     """Returns scores of a split from its batches' counts, as JSON values.
 
-    They contain the mean `loss`. Only those that are numbers are logged.
+    They contain the mean `loss`. Only scores that are numbers are logged.
     """
 
   def label_entropy(self, train: Split) -> float | None:
     """Returns the entropy of the training labels, in nats.
 
-    This is the loss of a model that only knows how frequent classes are. It is
-    None if the loss is no cross entropy of classes.
+    This is the loss of a model that knows only how frequent classes are.
+    Returns None if the loss is no cross entropy of classes.
     """
     del train
     return None
 
   def analysis(self, counts: Sequence[Any], order: np.ndarray, train: Split,
                test: Split) -> dict[str, Any]:
-    """Returns more results on the test split, as JSON values.
+    """Returns further results on the test split, as JSON values.
 
     Args:
       counts: counts of all examples of `test`.

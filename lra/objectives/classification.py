@@ -99,7 +99,10 @@ def weighted_loss(logits_BxC, labels_B, weights_B):
 
 
 def confusion(logits_BxC, batch, num_classes: int):
-  """Counts (true, predicted) classes, int32 [C, C]; skips weight 0."""
+  """Returns counts of (true, predicted) classes, int32 [C, C].
+
+  Examples of weight 0 do not count.
+  """
   predicted_B = jnp.argmax(logits_BxC, axis=-1)
   cell_B = batch['labels'] * num_classes + predicted_B
   counts = jnp.zeros((num_classes**2,), jnp.int32).at[cell_B].add(

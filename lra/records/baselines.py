@@ -1,6 +1,6 @@
 """Records of the baselines of a task: scores without a neural network.
 
-Their files call them `floors`.
+The JSON files call the baselines `floors`.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ class Method(result.Record):
 
   Attributes:
     accuracy: a fraction.
-    how: how it works.
+    how: how the method works.
     examples: number of test examples; None in old records and for probes.
     correct: `lra.bits` of the right answers; None if `examples` is None.
     parts: see `result.ClassificationScores`.
@@ -75,8 +75,8 @@ def of_data(task: tasks.Task, data: Prepared,
             records: pathlib.Path = measured.RECORDS) -> dict[str, float]:
   """Returns baselines on exactly these data: name -> accuracy, a fraction.
 
-  Fast ones are computed. The others are read from the committed record of
-  `python -m data_prep --baselines` if it is of the same data.
+  Fast baselines are computed. The others are read from the committed record of
+  `python -m data_prep --baselines` if it was made on the same data.
 
   Raises:
     UserError: the record is damaged.

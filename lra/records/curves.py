@@ -120,7 +120,7 @@ class Curve:
   """The validation accuracy of a run.
 
   Attributes:
-    folder: its path.
+    folder: the run directory.
     config: the whole config, as plain JSON values.
     scores: step -> accuracy on the validation split, a fraction.
     baselines: name -> accuracy; {} for an unfinished run.
@@ -147,8 +147,8 @@ def read_run(folder: pathlib.Path) -> Curve:
             if split == 'val' and point.get('accuracy') is not None}
   if not scores:
     raise UserError(
-        f'{folder} has no validation accuracy, so far or by its config: '
-        'leave it out.')
+        f'{folder} has no validation accuracy yet, or its config has no '
+        'validation: leave it out.')
   return Curve(folder, config, scores, _baselines(folder))
 
 
@@ -174,8 +174,8 @@ def plot_runs(folders: Sequence[pathlib.Path],
   """Writes the validation accuracies of runs against steps, atomically.
 
   Runs of one experiment (`lra.config.identity`) that differ in their seed
-  share a line. It is their mean at the steps that all have, in a band from
-  the least to the largest.
+  share a line. The line is their mean, at the steps that all of them have. A
+  band reaches from the least to the largest.
 
   Args:
     folders: run directories, finished or not.
@@ -196,13 +196,13 @@ def plot_runs(folders: Sequence[pathlib.Path],
 
 
 def _lines(runs):
-  """Returns {name: its runs, by seed}."""
+  """Returns {name of a line: its runs, by seed}."""
   experiments = _by(runs, lambda run: json.dumps(
       identity.experiment(run.config), sort_keys=True))
   groups = []
   for group in experiments:
-    # If a seed occurs twice, with other lengths or batch sizes, each config
-    # gets a line of its own.
+    # Runs with equal seeds but other lengths or batch sizes, which are no
+    # other experiment, get one line for each config.
     groups += [group] if len(_seeds(group)) == len(group) else _by(
         group, lambda run: identity.config_hash(run.config))
   for group in groups:
@@ -210,7 +210,7 @@ def _lines(runs):
       other = _seeds(group)[run.config['seed']]
       if other is not run:
         raise UserError(
-            f'{run.folder} and {other.folder} are of one config and one seed: '
+            f'{run.folder} and {other.folder} have one config and one seed: '
             'leave one of them out.')
     group.sort(key=lambda run: run.config['seed'])
   return dict(zip(_names(groups), groups, strict=True))
@@ -253,7 +253,7 @@ def _named(configs, settings_of):
 
 
 def _settings(config, settings_of):
-  """Returns {dotted field: value as text}, with fields added since the run."""
+  """Returns {dotted field: value as text}; fields the run lacks are added."""
   values = fields.added(config['model'].get('name', ''))
   values |= settings_of(config)
   return {name: json.dumps(value) for name, value in values.items()}

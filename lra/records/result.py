@@ -1,7 +1,7 @@
 """Records: JSON files of a fixed form, such as the result of a run.
 
-Types are strict, and bounds are such that no honest record reaches them. An
-error names the file and the field. JSON calls the baselines `floors`.
+Types are checked strictly. Values are bounded, far beyond those of any real
+run. An error names the file and the field. JSON calls the baselines `floors`.
 """
 
 import json
@@ -53,7 +53,7 @@ class InvalidRecord(UserError):
 
 
 class Record(pydantic.BaseModel):
-  """A JSON object with described fields; others are kept as they are.
+  """A JSON object with described fields; other fields are kept unchanged.
 
   Nothing is converted: '3', True, nan and inf are no numbers.
   """
@@ -62,12 +62,12 @@ class Record(pydantic.BaseModel):
 
 
 class File(Record):
-  """A record with a file of its own: all of it can be written as JSON."""
+  """A record with a file of its own; all its content can be written as JSON."""
 
   @pydantic.model_validator(mode='before')
   @classmethod
   def _can_be_written(cls, fields):
-    """Applies the bounds to fields without a described type as well."""
+    """Checks fields without a described type, too, for what JSON can store."""
     level = [('', fields)]
     for _ in range(MAX_DEPTH):
       level = [inner for item in level for inner in _inside(*item)
@@ -275,32 +275,32 @@ class Result(File):
       or more; None if there was none, or in old records.
     guessing_step: the step at which the training loss had been that of guessing
       for a tenth of all steps; None if it never was, or in old records.
-    val: scores of those parameters on the validation split, None without one.
+    val: scores of the tested parameters on the validation split, or None.
     test: scores on the test split; never None if the status is 'ok'.
     baselines: name -> accuracy of a method without a neural network; `floors`
       in JSON.
     num_params, mixer_params: trainable parameters of the model, and of its
       mixers alone; never None if the status is 'ok'.
     state_size: numbers that one layer keeps from token to token, see
-      `lra.nn.state`; None if its mixer does not say, or in old records.
+      `lra.nn.state`; None if its mixer does not know it, or in old records.
     steps_per_s, tokens_per_s: training speed without compilation and
       evaluation.
-    peak_memory_bytes: the most memory that its process used at once, in bytes;
-      with several processes, the largest.
+    peak_memory_bytes: the most memory that the run's process used at once, in
+      bytes; with several processes, the largest of these.
     train_seconds, eval_seconds, compile_seconds: seconds of each part.
     device: the kind of device, by its usual name.
     devices: all kinds, if a run was resumed on another one. Its speed covers
       all of them.
     num_devices: number of devices, of all processes.
     num_processes: number of processes of the run.
-    runs_at_once: number of runs that shared the devices, as far as its process
-      can find out. The speed is that of this run beside the others, the memory
-      that of its process. In some records of an H200 the number, 10, was set
-      by hand, for ten processes.
+    runs_at_once: number of runs that shared the devices, as far as the process
+      can find out. The speed is that of this run beside the others; the memory
+      is that of the process. In some records of an H200 the number was set by
+      hand to 10, for ten processes.
     microbatch_size, eval_batch_size: the batch sizes on this hardware; None in
       records of earlier versions, whose configs have them.
-    draws: method of dropout and other noise: 'example', see `lra.nn.draws`;
-      'microbatch' in earlier versions, which did not record it.
+    draws: how dropout and other noise get random keys: 'example', see
+      `lra.nn.draws`; or 'microbatch' in earlier versions, not stored.
     dtype: dtype of the computation.
     kernel: the kernel that the mixers ran.
     xla_flags: the flags of XLA_FLAGS, then JAX's own settings that were not
@@ -308,8 +308,8 @@ class Result(File):
     git_commit, git_dirty: version of the code, and whether the code that ran
       was modified or is not in it; None outside of a checkout.
     git_commits: all versions, if a run was resumed under another one.
-    git_published: whether these were on the published branch when the run
-      began; None if unknown.
+    git_published: whether these commits were on the published branch when the
+      run began; None if unknown.
     model_sha256, config_sha256: hashes of the files of the model and the
       config; None if unknown.
     changes: the settings that differ from the protocol, {field of the config:
@@ -384,7 +384,7 @@ class Result(File):
   def record_path(self) -> pathlib.Path:
     """Path of its record from the folder of all records.
 
-    It is made of checked names, so it cannot lead out of that folder.
+    The path consists of checked names, so it cannot lead out of that folder.
     """
     name = f'{self.model}-{identity.config_hash(self.config)}-s{self.seed}.json'
     return pathlib.Path(self.task, name)
@@ -453,9 +453,9 @@ def _means_over_classes(confusion):
 
 
 def check_name(field: str, value: str) -> None:
-  """Raises UserError if no result may have this name of a model or protocol.
+  """Raises UserError if a model or protocol has a name that no result may have.
 
-  It is called before a run begins, since its result could not be kept.
+  Call it before a run begins, because its result could not be stored.
   """
   try:
     pydantic.TypeAdapter(Name).validate_python(value)

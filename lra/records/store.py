@@ -1,7 +1,7 @@
-"""Reads the records that can be shown, and names those that are left out.
+"""Reads the records that can be shown, and lists those that are left out.
 
-A record that is not valid, or contradicts another, is left out and named. The
-others are still shown.
+An invalid record, or one that contradicts another record, is left out. All
+other records are shown.
 """
 
 import collections
@@ -27,7 +27,7 @@ class LeftOut:
 
   Attributes:
     name: its path from the folder of the results.
-    why: its fault, or the other record that it contradicts.
+    why: its fault, or the record that it contradicts.
   """
   name: str
   why: str
@@ -38,7 +38,8 @@ def read_classifiers(folder: pathlib.Path
   """Reads the results under a folder whose scores have an accuracy.
 
   Returns:
-    Each result with its file, as in `LeftOut`, and the left-out records.
+    (results, left-out records). A result is a pair (name as in `LeftOut`,
+    `Result`).
   """
   runs, left_out = read_runs(folder)
   return [(name, with_changes(run)) for name, run in runs
@@ -54,7 +55,8 @@ def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
     task_names: the tasks to read; None for all.
 
   Returns:
-    Each result with its file, and the left-out records.
+    (results, left-out records). A result is a pair (name as in `LeftOut`,
+    `Result`).
   """
   runs, left_out = _read(folder, result.read, task_names)
   keys = {path: key(run) for path, run in runs.items() if _classifies(run)}
@@ -76,9 +78,10 @@ def read_baselines(folder: pathlib.Path
 def with_changes(run: Result) -> Result:
   """Returns the run with the `changes` of its config from its protocol.
 
-  The current protocol decides, since it names the table: a run made under older
-  values is no row of it either. The record decides on fields outside the
-  protocol (a mixer's own arguments) and if the protocol is unknown here.
+  Changes are relative to the protocol's current values, which the table shows.
+  A run made under older values therefore has changes. The record decides on
+  fields outside the protocol (a mixer's own arguments), and on all fields if
+  the protocol is unknown here.
   """
   settings = protocol_settings(run.task, run.protocol)
   others = {name: value for name, value in (run.changes or {}).items()
@@ -99,7 +102,7 @@ def protocol_settings(task: str, protocol: str) -> dict[str, Any]:
 
 
 def key(run: Result) -> tuple:
-  """Returns the key of a row, equal for its seeds; dtype=auto is resolved."""
+  """Returns a key that all seeds of a row share; dtype=auto is resolved."""
   experiment = {**identity.experiment(run.config), 'dtype': run.dtype}
   return (run.task, run.model, run.protocol, run.data_fingerprint,
           json.dumps(experiment, sort_keys=True))
@@ -112,7 +115,7 @@ def _classifies(run):
 def _read(directory, read, folders=None):
   """Reads the records under a folder, by path, and lists invalid ones.
 
-  It reads only `folders` in it, unless that is None.
+  If `folders` are given, it reads only these subfolders.
   """
   records, left_out = {}, []
   found = (path for name in (('',) if folders is None else folders)
@@ -140,9 +143,9 @@ def _grouped(runs, key):
 
 
 def _repeated(runs, directory, keys):
-  """Yields records of runs that have another record, each with its fault.
+  """Yields records that repeat the run of another record, with their fault.
 
-  A seed of a row is one run, whatever its hardware settings. The record whose
+  A row has one run per seed, whatever its hardware settings. The record whose
   file is named after the run is shown, else a finished one, else the first by
   name. Scores do not decide, because the best of several repeats is higher.
   """
@@ -168,11 +171,11 @@ def _repeats(run, shown, name):
 
 
 def _copied(runs, directory, keys):
-  """Yields records with all scores of another seed, and their fault.
+  """Yields records that have all scores of another seed, with their fault.
 
   Two seeds may give the same answers, but hardly with the same loss. The lowest
-  seed is shown: nothing shows which is the copy, and every row begins with the
-  lowest.
+  seed is shown: nothing shows which record is the copy, and every row begins
+  with its lowest seed.
   """
   runs = dict(sorted(runs.items(), key=lambda item: item[1].seed))
   for paths in _grouped(runs, lambda path, run: run.test and (
@@ -197,10 +200,10 @@ def _same_answers(a, b):
 
 
 def _short(runs, directory, keys):
-  """Yields records that miss test examples of their data, and their fault.
+  """Yields records that miss test examples of their data, with their fault.
 
-  All runs on the same data must have as many test examples. The number of most
-  records is right; in a tie, the larger number.
+  All runs on the same data must have as many test examples. The number in most
+  records is taken as right; in a tie, the larger number.
   """
   for paths in _grouped(runs, lambda path, run: run.test and (
       run.task, run.data_fingerprint)):

@@ -1,6 +1,6 @@
 """Turns result records into the leaderboard of each task.
 
-Only runs of classifiers are shown: the others have no accuracy.
+Only runs of classifiers are shown: other runs have no accuracy.
 """
 
 import collections
@@ -21,9 +21,9 @@ class Baseline:
   """The score of a trivial or linear method.
 
   Attributes:
-    name: its name.
+    name: name of the method.
     accuracy: a fraction.
-    how: its method and its data.
+    how: how the method works, and on which data.
     foreign: whether its data differ from those of the measured baselines, or of
       most rows if none were measured.
     parts: its accuracy by kind of example, see `result.ClassificationScores`.
@@ -65,7 +65,7 @@ class TaskBoard:
 
   @property
   def highest(self) -> float | None:
-    """Accuracy of the highest measured baseline, or of any if none is."""
+    """Accuracy of the highest baseline, of the measured ones if any."""
     return max(((not b.foreign, b.accuracy) for b in self.baselines),
                default=(None, None))[1]
 
@@ -182,7 +182,7 @@ def _of_one_data_set(rows):
 def _measured(row, measured):
   """Returns whether baselines were measured on the data of a row.
 
-  Baselines in the records of its runs do not count then. A method may have
+  If so, the baselines in the records of its runs are ignored: a method may have
   changed since, and a record may be wrong.
   """
   return bool(measured and measured.methods
@@ -200,7 +200,7 @@ def _set_baseline(row, measured):
   else:
     baselines = [(Sample((accuracy,), examples), name) for run in row.runs
                  for name, accuracy in sorted(run.baselines.items())]
-  # Among equal ones, take one with known answers.
+  # Among equal baselines, take one whose answers are known.
   row.baseline, row.baseline_name = max(
       baselines, default=(None, ''), key=lambda f: (
           round(f[0].accuracies[0], 9), f[0].correct is not None))

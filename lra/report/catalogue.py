@@ -100,7 +100,7 @@ _CONSTANTS = {
 
 
 def read(folder: str | os.PathLike = MODELS) -> list[Entry]:
-  """Returns the models of `folder`, by name, without those with problems."""
+  """Returns the models of `folder`, by name; leaves out those with problems."""
   return [e for e in _each(folder) if isinstance(e, Entry)]
 
 
@@ -120,7 +120,7 @@ def _each(folder):
 
 
 def _entry(name, folder):
-  """Returns the entry of a model, or a sentence with its fault."""
+  """Returns the entry of a model, or a sentence with the fault of its file."""
   file, cls = models.place(name)
   path = pathlib.Path(folder) / f'{file}.py'
   try:
@@ -136,9 +136,10 @@ def _entry(name, folder):
 
 
 def _described(tree, cls):
-  """Returns the fields that the docstring has; LookupError without one.
+  """Returns the fields of an entry that its docstring gives.
 
-  It is that of the file, or of the class if models share the file.
+  The docstring is that of the file, or of the class if models share the file.
+  A missing one raises LookupError.
   """
   mixer = _class(tree, cls)
   if mixer is None:
@@ -164,7 +165,10 @@ def _class(tree, name):
 
 
 def _constants(tree, cls):
-  """Returns the constants of a file and class by field; LookupError for bad."""
+  """Returns the constants of a file and class, by field.
+
+  A missing or invalid constant raises LookupError.
+  """
   body = [*tree.body, *_class(tree, cls).body]
   written = {target.id: node.value for node in body
              if isinstance(node, ast.Assign) for target in node.targets

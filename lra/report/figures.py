@@ -1,8 +1,8 @@
 """Chooses the figures of the leaderboard, and redraws them if necessary.
 
 A figure ends with two digests: of its data and the drawing code, and of its own
-bytes. While both match, its file is kept. Drawing takes a second a figure, most
-of the time of a page.
+bytes. While both match, its file is kept: drawing a figure takes a second, and
+most of the time to make a page is drawing.
 """
 
 import dataclasses
@@ -116,7 +116,7 @@ def _drawn(figure):
   from lra.report import charts
 
   def shaped(fields):
-    """Returns fields of a JSON object as the class that has them, if any."""
+    """Returns a JSON object as the class with just its fields, if any."""
     for kind in (charts.Mark, charts.Line):
       if set(fields) == set(kind.__dataclass_fields__):
         return kind(**fields)
@@ -185,9 +185,10 @@ def _left_out(rows):
 
 
 def _timed(board, speeds):
-  """Returns a row of each timed model, of the protocol with most of them.
+  """Returns the rows of timed models under the protocol that has most of them.
 
-  It is [] for fewer than three. Models were timed in one configuration only.
+  Each model has one row, since it was timed in one configuration. With fewer
+  than three rows the result is [].
   """
   if not speeds:
     return []

@@ -36,10 +36,11 @@ class Published:
     model: the name its paper gives it.
     scores: column of SCORES -> percent as printed in the source, 'FAIL', or ''
       if none was published.
-    protocol: training and scoring rules; rows compare only within one.
+    protocol: training and scoring rules. Rows of different protocols cannot be
+      compared.
     source: the publication with the numbers.
     arxiv: identifier of the model's paper.
-    average: as printed in the source, over tasks of its choice, or ''.
+    average: the mean as printed in the source, over tasks of its choice, or ''.
     evidence: 'primary' (read in the source), 'secondary' (in another's
       table) or 'recalled' (not read again).
     here: the model of this repository that is the same mechanism, or ''.
@@ -54,7 +55,7 @@ class Published:
   here: str = ''
 
   def score(self, task: str) -> float | None:
-    """Returns a fraction; None without a score or if it was not learnt."""
+    """Returns a fraction; None if there is no score or nothing was learnt."""
     text = self.scores.get(task, '')
     return None if text in ('', 'FAIL') else float(text) / 100
 
@@ -152,9 +153,9 @@ def speeds(path: pathlib.Path) -> Speeds:
 
 
 def budgets(path: pathlib.Path = BUDGETS) -> dict[tuple[str, str], int]:
-  """Returns (protocol, task) -> parameters of its Transformer.
+  """Returns {(protocol, task): parameters of the Transformer there}.
 
-  It is {} without a valid file.
+  Returns {} if the file is missing or not valid.
   """
   return {(row['protocol'], row['task']): row['transformer']
           for row in counts(path, ('protocol', 'task'), ('transformer',))}

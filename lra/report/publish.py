@@ -1,17 +1,17 @@
 """Puts finished runs on the leaderboard, also from several processes at once.
 
-`leaderboard.md`, the pages of the tasks and the figures are a function of the
-records: no byte depends on the order of the files, the locale or the time
-zone. Nothing here imports jax.
+`leaderboard.md`, the pages of the tasks and the figures depend on the records
+only: not on the order of the files, the locale or the time zone. Nothing here
+imports jax.
 
 If two processes read the records and write the page at once, the slower one may
 lose the other's row. So a lock beside the records protects the page.
 
 Writing a page takes seconds, writing a record almost no time. So records have a
 lock of their own. A new record leaves a mark, a file that is removed when a
-page that was begun later is written. A process whose mark is gone need not
-write the page. So if many processes publish at once, they wait for two pages,
-not for one each.
+page begun later is written. A process whose mark is gone need not write the
+page. So many processes that publish at once wait for two pages, not for one
+each.
 """
 
 import contextlib
@@ -156,8 +156,8 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
 def done(run: Result, place: Place, *, replace: bool = False) -> bool:
   """Returns whether `publish` would change nothing.
 
-  It would still change something if it was killed before its end.
-  If the run's record has another content it stays, unless `replace`.
+  After a `publish` that was killed, something is left to do. A record with
+  another content is left alone, unless `replace`.
   """
   path = place.path(run)
   if not path.exists():
@@ -208,7 +208,7 @@ def _marks(place, run=None):
 
 
 def _mark_name(place, run):
-  """Returns the first part of a mark's name, for its page and run."""
+  """Returns the first part of a mark's name, from its page and run."""
   page = hashlib.sha256(str(place.page.absolute()).encode()).hexdigest()[:8]
   name = f'{"-".join(run.record_path.with_suffix("").parts)}.' if run else ''
   return f'.leaderboard.{page}.{name}'
@@ -240,7 +240,7 @@ def _clear(place):
 
 @contextlib.contextmanager
 def _locked(place, name=LOCK) -> Iterator[None]:
-  """Holds a lock of a place; the one of the page is taken first."""
+  """Holds a lock of a place. To hold both locks, take the page's first."""
   path = place.results / name
   try:
     place.results.mkdir(parents=True, exist_ok=True)
@@ -286,7 +286,7 @@ def _cannot_write(place, error):
 
 
 def _differs(run, path):
-  """Returns a text on the run's record if it has another content, or ''."""
+  """Returns how the run's record differs from the run; '' if it does not."""
   try:
     before = result.read_if_there(path)
   except InvalidRecord as error:

@@ -2,7 +2,7 @@
 
 The same tables and sentences (`tables`, `summary`, `texts`) fill both. All text
 from records is escaped, unless it passes a filter for ready markup. The bytes
-are a function of the records and of their commands by the place's `command`.
+depend only on the records and on the command lines from `place.command`.
 """
 
 import base64
@@ -193,7 +193,7 @@ def _key(column, item):
 
 
 def _about(item, families):
-  """Returns filter -> value of an item; {} for items that always show."""
+  """Returns {filter: value} of an item; {} for items that are always shown."""
   if isinstance(item, Compared):
     return _about(item.row, families)
   if isinstance(item, Row):
@@ -209,7 +209,7 @@ def _about(item, families):
 
 
 def _choices(found):
-  """Returns filter -> its choices, (value, title)."""
+  """Returns {filter: its choices, as pairs (value, title)}."""
   shown = [row for board in found.boards for row in board.rows]
   protocols = {row.protocol for row in shown}
   protocols |= {paper.protocol for paper in found.papers}

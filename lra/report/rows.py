@@ -20,9 +20,9 @@ from lra.records.result import Result
 from lra.report import catalogue, states, statistics
 from lra.report.statistics import Interval, Rank, Sample
 
-# Family of a model without a file here.
+# Family of a model that has no file in lra/models.
 OTHER = 'other'
-# Most fields in the name of a row, and most letters of a value.
+# Largest number of fields in a row's name, and of letters in a value.
 _NAMED = 12
 _LETTERS = 60
 _SIZES = ('num_layers', 'width', 'mlp_width')
@@ -33,8 +33,8 @@ class TableKey:
   """The key of a table, equal for all of its rows.
 
   Attributes:
-    protocol: its name.
-    changed: whether their settings are not those of the protocol.
+    protocol: name of the protocol.
+    changed: whether settings of the rows differ from the protocol's.
   """
   protocol: str
   changed: bool = False
@@ -57,10 +57,10 @@ class Row:
     baseline_name: name of that baseline, or ''.
     off_baseline: whether its accuracy differs significantly from that baseline,
       at 5% for all rows of its table together.
-    foreign: fingerprint of the task's baselines if the row's differs, or ''.
-    apart: fingerprint of the rows with ranks if the row's differs, or ''.
-    rank: its rank among the rows of its table; None without a finished run or
-      on other data than these.
+    foreign: fingerprint of the baselines' data if the row's differs, or ''.
+    apart: fingerprint of the ranked rows' data if the row's differs, or ''.
+    rank: its rank among the rows of its table; None without a finished run, or
+      on other data than the ranked rows.
     ratio: parameters over the reference Transformer's, or None.
     heavy: whether that ratio is above 1.1, the limit of the arena.
   """
@@ -187,12 +187,12 @@ class Row:
     return '' if value is None else str(value)
 
   def average(self, split: str, field: str) -> float | None:
-    """Returns the mean of a score over finished runs with this split."""
+    """Returns the mean of a score over finished runs that have the split."""
     scores = [getattr(run, split) for run in self.finished]
     return mean([getattr(s, field) for s in scores if s is not None])
 
   def per_device(self, field: str) -> list[float | None]:
-    """Returns the mean of `field` if all used one device, else each seed's."""
+    """Returns [mean of `field`]; on several devices, each run's value."""
     if len(set(self.devices)) == 1:
       return [mean(self.values(field))]
     return [getattr(run, field) for run in self.runs]
@@ -203,7 +203,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def group(runs: Iterable[tuple[str, Result]]) -> list[Row]:
-  """Returns the rows of (file, result)s: the seeds of each configuration."""
+  """Groups pairs (file, result) into rows: the seeds of each configuration."""
   groups = collections.defaultdict(dict)
   for name, run in runs:
     groups[store.key(run)][run.seed] = run, name
@@ -218,7 +218,7 @@ def group(runs: Iterable[tuple[str, Result]]) -> list[Row]:
 
 
 def _name_variants(rows):
-  """Sets the variant of rows: settings that differ from the model's others."""
+  """Sets each row's variant: settings that differ between the model's rows."""
   alike = collections.defaultdict(list)
   for row in rows:
     alike[row.task, row.model, row.table].append(row)
@@ -247,7 +247,7 @@ def shown(value) -> str:
 
 
 def listed(texts: Iterable[str]) -> str:
-  """Joins some texts, with the number of those left out."""
+  """Joins at most `_NAMED` texts, and adds how many are left out."""
   texts = list(texts)
   more = [f'{len(texts) - _NAMED} more'] if len(texts) > _NAMED else []
   return ', '.join(texts[:_NAMED] + more)

@@ -1,4 +1,4 @@
-"""The state size of a run: of its record, or computed from its config."""
+"""The state size of a run: from its record, or computed from its config."""
 
 import functools
 import json
@@ -12,8 +12,8 @@ def of_run(run: Result) -> int | None:
   """Returns the numbers that one layer keeps from token to token.
 
   If a record of an earlier version lacks it, the mixer of this version computes
-  it. The result is None if the mixer does not say, or if this version cannot
-  make the mixer.
+  it. The result is None if the mixer does not know it, or if this version
+  cannot make the mixer.
   """
   if run.state_size is not None:
     return run.state_size

@@ -2,13 +2,14 @@
 
 One seed shows nothing about other seeds: its interval covers test examples
 only. From two seeds on, the interval is that of the mean over seeds. If all
-have one accuracy, it covers test examples again, since other seeds may differ.
+seeds have the same accuracy, it covers test examples again, since other seeds
+may differ.
 
-If seeds suffice, a pair of rows is compared by the moderated t-test over seeds
-of limma (Smyth 2004) with a conservative prior. A table has many more pairs of
-rows than a row has seeds, so rows share an estimate of their variance. If not,
-McNemar's exact test on test examples is used. Holm's correction is over all
-pairs.
+If there are enough seeds, a pair of rows is compared by the moderated t-test
+over seeds of limma (Smyth 2004) with a conservative prior. A table has many
+more pairs of rows than a row has seeds, so rows share an estimate of their
+variance. If there are too few seeds, McNemar's exact test on test examples is
+used. Holm's correction is over all pairs.
 """
 
 import bisect
@@ -36,7 +37,7 @@ class Sample:
   Attributes:
     accuracies: fractions, one of each seed; at least one.
     examples: number of test examples, which are independent of each other.
-    correct: bool [seeds, examples]; None if those of a seed are not kept.
+    correct: bool [seeds, examples]; None if the answers of a seed are not kept.
   """
   accuracies: tuple[float, ...]
   examples: int
@@ -49,8 +50,8 @@ class Interval:
 
   Attributes:
     low, high: fractions.
-    over_seeds: whether it is that of the mean over seeds. Otherwise it is over
-      test examples, for the accuracy of one seed or of all seeds.
+    over_seeds: whether it is the interval of the mean over seeds. Otherwise it
+      is over test examples, for the accuracy of one seed or of all seeds.
   """
   low: float
   high: float
@@ -192,10 +193,10 @@ def _prior(squares, degrees):
 def p_values(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
   """Returns the two-sided p-value of the difference of each pair.
 
-  With a common spread it is Student's t-test of the means over seeds, even of
-  one seed, with Satterthwaite's degrees of freedom. Otherwise it is McNemar's
-  exact test of the examples on which two seeds differ. Its p-value is the
-  largest over all pairs of a seed of one and a seed of the other.
+  With a common spread the test is Student's t-test of the means over seeds,
+  even of one seed, with Satterthwaite's degrees of freedom. Otherwise it is
+  McNemar's exact test of the examples on which two seeds differ; of all pairs
+  of a seed of one sample and a seed of the other, the largest p-value counts.
 
   If the answers were not kept, it is Fisher's exact test of the correct counts,
   which is less sensitive. It compares the worst seed of the better sample with
@@ -272,7 +273,7 @@ def _words(correct):
 
 
 def _fisher_of_nearest(a, b):
-  """Returns the p-value of the two seeds that differ least."""
+  """Returns the p-value of the two seeds of `a` and `b` that differ least."""
   if min(a.accuracies) < min(b.accuracies):
     a, b = b, a
   least, most = min(a.accuracies), max(b.accuracies)
@@ -295,10 +296,10 @@ def _fisher(right_a, of_a, right_b, of_b):
 
 def p_value(sample: Sample, rule: Sample,
             common: Spread | None = None) -> float:
-  """Returns the p-value of the difference of two samples.
+  """Returns the p-value of the difference of a sample and a rule.
 
   With a common spread it is Student's t-test of the sample's seeds, and the
-  other sample is a rule without seeds. Otherwise see `p_values`.
+  rule has no seeds. Otherwise see `p_values`.
   """
   if not common:
     return float(p_values([sample, rule], None)[0, 1])
@@ -344,7 +345,10 @@ def differ_from_rules(scores: Sequence[tuple[Sample, Sample]],
 
 
 def apart(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
-  """Tests whether pairs differ, at 5% for all together: bool [N, N]."""
+  """Tests whether pairs differ: bool [N, N].
+
+  The probability of any false difference is at most 5%.
+  """
   upper = np.triu_indices(len(samples), 1)
   p = p_values(samples, common)
   found = np.zeros(p.shape, bool)
@@ -353,7 +357,10 @@ def apart(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
 
 
 def differ(p: Sequence[float]) -> list[bool]:
-  """Returns which tests find a difference: 5% for all together (Holm)."""
+  """Returns which tests find a difference, by Holm's method.
+
+  The probability of any false difference is at most 5%.
+  """
   order = np.argsort(p, kind='stable')
   bounds = (1 - CONFIDENCE) / (len(order) - np.arange(len(order)))
   found = np.zeros(len(order), bool)
@@ -364,8 +371,8 @@ def differ(p: Sequence[float]) -> list[bool]:
 def tukey(samples: Sequence[Sample]) -> int:
   """Counts the pairs that differ by Tukey's HSD, at 5% for all together.
 
-  The page shows it beside ours. Tukey and Kramer use one variance for all rows.
-  At least one sample has several seeds.
+  The page shows this count beside ours. Tukey and Kramer use one variance for
+  all rows. At least one sample must have several seeds.
   """
   seeds = np.array([len(s.accuracies) for s in samples])
   degrees = int((seeds - 1).sum())

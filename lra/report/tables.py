@@ -1,7 +1,7 @@
 """Makes the tables of the leaderboard's pages, and the sentences below them.
 
-Their data are a list of `rows.Row`s. For three hundred rows, pandas would add
-half a second and 60 MB to every start.
+The data of a table are a list of `rows.Row`s, not a pandas frame: for three
+hundred rows, pandas would add half a second and 60 MB to every start.
 """
 
 import dataclasses
@@ -126,7 +126,7 @@ def _seeds(row):
 
 
 def _version(run):
-  """Returns the commit, and hashes of the files if it does not fix the code."""
+  """Returns the commit; and the files' hashes if it does not fix the code."""
   commits = run.git_commits or [run.git_commit or '']
   commit = ' + '.join(text[:8] for text in commits)
   unpublished = ['unpublished'] if run.git_published is False else []
@@ -169,7 +169,7 @@ def _failure(run):
 
 
 def _answers(row):
-  """Returns whether records store which examples were right."""
+  """Returns 'kept' if records store which examples were right."""
   if row.sample is None:
     return ''
   return 'not kept' if row.sample.correct is None else 'kept'

@@ -21,7 +21,7 @@ def compile_steps(experiment) -> None:
   A run that was begun keeps its dtype and sizes.
 
   Raises:
-    UserError: it cannot be run on this machine; the message names the field.
+    UserError: the experiment cannot run here; the message names the field.
   """
   from lra.training import program, rundir
   began = rundir.environment(experiment.folder)

@@ -46,7 +46,7 @@ def check(path: pathlib.Path) -> None:
   """Checks, before a sweep runs, that its bundle can be written.
 
   Raises:
-    UserError: it cannot.
+    UserError: the bundle cannot be written.
   """
   try:
     if path.exists() and not path.is_file():
@@ -67,8 +67,8 @@ def pack(path: pathlib.Path, entries: Sequence[Entry],
          results_dir: pathlib.Path) -> None:
   """Writes the bundle of some runs, all or nothing.
 
-  Finished runs are packed without checkpoints, others with the newest one and
-  the best parameters that it names. A run that another process trains is left
+  Finished runs are packed without checkpoints, other runs with the newest
+  checkpoint and its best parameters. A run that another process trains is left
   out.
 
   Args:
@@ -129,8 +129,7 @@ def _of_run(entry):
 
 
 def _checkpoints(folder):
-  """Returns the newest state of a run, and the best parameters that it names.
-  """
+  """Returns the newest state of a run, and the best parameters it refers to."""
   step, memory = kept.newest(folder)
   if not step:
     return []
@@ -177,9 +176,9 @@ def unpack(path: pathlib.Path, entries: Sequence[Entry],
            results_dir: pathlib.Path) -> None:
   """Puts the runs and records of a bundle in their places.
 
-  A run directory here is kept if it is further than the bundle's or of other
-  data. A record here is always kept. A line is printed for each. Runs of
-  another sweep stay in the bundle.
+  A run directory that exists here is kept if it has more steps than the
+  bundle's, or was trained on other data. A record that exists here is always
+  kept. A line is printed for each. Runs of another sweep stay in the bundle.
 
   Args:
     path: the tar file.
@@ -187,8 +186,8 @@ def unpack(path: pathlib.Path, entries: Sequence[Entry],
     results_dir: folder of records.
 
   Raises:
-    UserError: the file is not a valid bundle; the runs unpacked before are
-      whole.
+    UserError: the file is not a valid bundle. Runs unpacked before the error
+      are complete.
   """
   try:
     with files.opened(path) as file:
@@ -284,7 +283,7 @@ def _unpack(path, tar, members, entries, results_dir):
 
 
 def _place(path, tar, folder, content):
-  """Unpacks a run beside its place and moves it there, unless one is kept."""
+  """Unpacks a run beside its place and moves it there, unless one stays."""
   folder.parent.mkdir(parents=True, exist_ok=True)
   for left in folder.parent.glob(f'{_TEMPORARY}{folder.name}-*'):
     shutil.rmtree(left)  # a killed process left it

@@ -1,6 +1,6 @@
 """Runs a sweep as jobs: `run_lra.py --sweep=FILE --executor=slurm` or `local`.
 
-A job makes one part of the sweep, `--shard=i/n`, and all of them publish into
+Each job runs one part of the sweep, `--shard=i/n`, and all jobs publish into
 one folder. Slurm jobs are an array, made by submitit. A job that is preempted
 or near its time limit writes a checkpoint; submitit queues it again and it
 resumes. Jobs of this machine (`Here`) are processes that the sweep waits for.
@@ -45,7 +45,7 @@ class Part:
     """Runs the part; returns its exit code."""
     self._child = subprocess.Popen(
         [sys.executable, str(_RUN), *self.arguments])
-    # submitit ignores SIGTERM: the run itself handles it and ends.
+    # submitit ignores SIGTERM. So it is passed on to the run, which then ends.
     before = signal.signal(signal.SIGTERM, lambda *_: self._stop())
     try:
       self._wait()
@@ -135,8 +135,8 @@ def submit(folder: pathlib.Path, parts: Sequence[Sequence[str]], *,
 def _here(index, cpus, gpus):
   """Returns the CPU cores and GPUs of the `index`-th job on this machine.
 
-  Jobs get different ones while there are enough. A job gets all of them if
-  their number is not given.
+  Jobs get different cores and GPUs as long as there are enough. If `cpus` or
+  `gpus` is not given, a job gets all of them.
   """
   visible = os.environ.get('CUDA_VISIBLE_DEVICES')
   cores = sorted(os.sched_getaffinity(0)) if hasattr(
@@ -153,9 +153,9 @@ def _here(index, cpus, gpus):
 class Here:
   """Jobs of this machine, each the leader of a process group of its own.
 
-  Signals that a terminal sends to the group of the sweep do not reach them: the
-  sweep passes signals on. On Linux they die with the sweep. Make one only
-  within `signals.later`.
+  A terminal sends its signals to the process group of the sweep only, so the
+  sweep passes them on to the jobs. On Linux the jobs die with the sweep. Make
+  this object only within `signals.later`.
 
   Args:
     folder: folder of the jobs' logs, `<name>.log`.

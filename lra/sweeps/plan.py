@@ -24,8 +24,8 @@ from lra.system import machine
 # Settings that the estimate ignores. Another dtype or kernel changes the time
 # of a step, but the estimate is still useful.
 _FREE = ('seed', 'dtype', 'model.kernel')
-# Best records first: (similarity of the device, see `_alike`; whether the model
-# is another one).
+# Ranks of records, best first: (similarity of the device, see `_alike`; whether
+# the model is another one).
 _RANKS = [(0, False), (1, False), (0, True), (1, True), (2, False)]
 _HEAD = ('', 'steps left', 'minutes', 'fits', 'estimate from', 'run')
 
@@ -68,7 +68,7 @@ class Estimate:
     left, steps: updates to come, and those of the whole run.
     seconds: seconds left, with validation, test and compiling; None if nothing
       is known.
-    compiling: part of these seconds that compiles.
+    compiling: how many of these seconds are compiling.
     source: origin of the estimate.
   """
   title: str
@@ -171,8 +171,9 @@ def _own(memory, every, known_cost):
 def _by_records(fields, records, here):
   """Returns (cost, source) by the most similar records, (None, '') without any.
 
-  First comes the same model on the same device, then on a device of its kind.
-  Then comes another model on these, last the same model on another kind.
+  The best record is of the same model, on the same device or on one of its
+  kind. Next come other models on these devices, last the same model on another
+  kind of device.
   """
   ranked = collections.defaultdict(list)
   for theirs, record in records:
@@ -188,8 +189,8 @@ def _by_records(fields, records, here):
       ranked[alike, not same_model].append(record)
   if not ranked:
     return None, ''
-  # Records of another model give the median. Records of the same model give the
-  # run that shared its device with the fewest others.
+  # Of another model's records the median counts. Of the same model's records
+  # the one counts whose run shared its device with the fewest other runs.
   _, other_model = rank = min(ranked, key=_RANKS.index)
   found = ranked[rank]
   if other_model:
@@ -248,9 +249,9 @@ def table(estimates: Sequence[Estimate], max_minutes: float | None = None
 
   Args:
     estimates: the runs, in the order of the sweep.
-    max_minutes: marks the runs that end within so many minutes (`yes`), begin
-      within them (`part`) or do not (`no`); `–` after a run without an
-      estimate.
+    max_minutes: marks the runs that end within so many minutes (`yes`), that
+      only begin within them (`part`), and the others (`no`). Runs after one
+      without an estimate are marked `–`.
   """
   rows = [_HEAD, *(
       (e.status, f'{count(e.left)} of {count(e.steps)}', _minutes(e.seconds),

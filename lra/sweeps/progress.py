@@ -66,7 +66,7 @@ def recorded(
 
   Args:
     entries: the runs.
-    folder: folder of all records, as lra/results/runs.
+    folder: folder of all records, such as lra/results/runs.
   """
   wanted, found = {entry.repetition for entry in entries}, {}
   tasks = {entry.folder.parent.parent.name for entry in entries}

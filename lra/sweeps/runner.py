@@ -43,8 +43,8 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
     recorded: see `left`.
     compiling: returns the seconds that a run compiles, None if unknown.
     compile_ahead: compile the next run while one trains.
-    broken: set that receives the lines of processes that ended by a bug or a
-      signal: `is_bug`.
+    broken: set that receives the line number of each process that ended by a
+      bug or a signal (`is_bug`).
   """
   stopped, begun, helper, env = False, set(), None, None
   deadline = (math.inf if max_minutes is None
@@ -134,7 +134,7 @@ def _groups(entries):
 
 
 def _calls(shape, group, recorded):
-  """Yields (flags, seeds) of the processes that make the rest of a group.
+  """Yields (flags, seeds) of the processes that make the runs left of a group.
 
   One process makes all configs of a line that share a compiled step and have
   the same seeds left.
@@ -158,8 +158,8 @@ def _grid(config_flags):
 def _call(*arguments, deadline=math.inf, env=None) -> int:
   """Runs run_lra.py; signals that end the sweep reach it too.
 
-  At a deadline it gets SIGTERM, and stops with a checkpoint: its own time limit
-  begins only once it has started.
+  At the deadline the process gets SIGTERM, and stops with a checkpoint. Its own
+  --max_minutes would end later, because it counts from the process's start.
   """
   child = subprocess.Popen(
       [sys.executable, str(_RUN), *arguments], env=env,

@@ -1,16 +1,16 @@
 """Many runs, one after another: `run_lra.py --sweep=FILE`.
 
-Each line of the file is the flags of one run without their dashes,
+Each line of the file has the flags of one or more runs, without their dashes:
 
-    configs/transformer.py:listops_mini seeds=0-4 train.steps=[500,1000]
+  configs/transformer.py:listops_mini seeds=0-4 train.steps=[500,1000]
 
 The config comes first. Then come, in any order, seeds (`0`, `0,3` or `0-4`;
 default 0) and config fields to change. Each value in brackets is a run; several
 such fields give each combination. See lra/config/grid.py for quotes. `#` begins
 a comment.
 
-One process makes the seeds of one config, and of the configs of its line with
-the same compiled step. Each run has its usual run directory. Finished runs are
+One process trains all seeds of a config, and all configs of its line that share
+its compiled steps. Each run has its usual run directory. Finished runs are
 skipped, interrupted ones resume, and a failed one does not stop the others.
 """
 
@@ -66,7 +66,7 @@ class Entry:
     return title(self.flags)
 
   def result(self) -> tuple[result_lib.Result | None, str]:
-    """Returns its result, None if there is none, and the error in its file."""
+    """Returns (its result or None, the error in the file or '')."""
     try:
       return result_lib.read_if_there(self.folder / 'result.json'), ''
     except UserError as e:
@@ -199,8 +199,8 @@ def left(entries: list[Entry], recorded: Callable[[Result], bool]
   Args:
     entries: the runs; a damaged result counts as unfinished, and the run itself
       reports it.
-    recorded: whether a finished run is on the leaderboard if it should be. A
-      run that was killed before that is called again, to record it.
+    recorded: whether nothing is left to publish of a finished run. A run that
+      was killed before it was published is run again, which publishes it.
   """
   results = ((entry, entry.result()[0]) for entry in entries)
   return [entry for entry, result in results if not (

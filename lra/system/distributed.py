@@ -1,10 +1,10 @@
 """One run made by several processes, each with its own devices.
 
-All processes do the same in the same order. The first one, the leader, owns the
-run directory: it alone locks, logs and publishes, and it sends the others the
-values they need. A stop signal or a time limit may reach one process only. So
-it goes through the devices behind each batch, and all processes learn of it
-after the same batch.
+All processes make the same calls in the same order. Process 0, the leader, owns
+the run directory: it alone locks, logs and publishes, and it sends the other
+processes the values they need. A stop signal or a time limit may reach one
+process only. So each request to stop is sent through the devices after a batch,
+and all processes learn of it after the same batch.
 """
 
 import ctypes
@@ -35,7 +35,8 @@ def begin(coordinator: str | None = None, processes: int | None = None,
           process: int | None = None) -> None:
   """Meets the other processes; must come before anything else that JAX does.
 
-  Without arguments JAX gets them from Slurm, Open MPI, the TPU pod or GKE.
+  Without arguments, JAX takes the values from Slurm, Open MPI, the TPU pod or
+  GKE.
 
   Args:
     coordinator: 'host:port' of the first process.
@@ -43,7 +44,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
     process: number of this process, from 0.
 
   Raises:
-    UserError: they cannot meet.
+    UserError: the processes cannot meet.
   """
   known = None not in (coordinator, processes, process)
   if known:
@@ -101,9 +102,10 @@ def _aborted(number):
 
 
 def ending(run: Callable[[], int]) -> int:
-  """Returns the exit code of `run`, even if other processes do not end with it.
+  """Returns the exit code of `run`, even if other processes are lost then.
 
-  At the exit JAX waits for them, and aborts the process if they do not come.
+  At the exit JAX waits for the other processes, and aborts this process if
+  they do not come. `_aborted` then exits with the code stored here.
   """
   import jax
   try:
@@ -129,7 +131,7 @@ def is_leader() -> bool:
 
 
 def barrier() -> None:
-  """Waits until all processes are here, however long one takes."""
+  """Waits until all processes call this, however long it takes."""
   if is_multiprocess():
     _client().wait_at_barrier(
         _next('meeting'), timeout_in_ms=1000 * MEETING_SECONDS)
@@ -161,7 +163,7 @@ def broadcast_from_leader(make: Callable[[], Any]) -> Any:
 def run_or_fail_together(make: Callable[[], Any]) -> Any:
   """Calls `make` in each process, the leader first; returns its value.
 
-  The others begin once the leader has ended.
+  The other processes begin once the leader's call has ended.
 
   Raises:
     UserError: `make` raises it in this process or in another.
@@ -223,13 +225,13 @@ def _posted(value, wanted):
 
 
 def _next(kind):
-  """Returns a name that each process gives to the same meeting."""
+  """Returns the next name of a meeting, which is the same in each process."""
   _state['meetings'] += 1
   return f'lra_{kind}_{_state["meetings"]}'
 
 
 def _client():
-  # Orbax and Flax ask this client too: JAX has no public name for it.
+  # Orbax and Flax use this client too: JAX has no public name for it.
   from jax._src.distributed import global_state
   return global_state.client
 
@@ -237,8 +239,8 @@ def _client():
 class SharedStop:
   """A `terminal.StopRequest` that acts in all processes of a run alike.
 
-  The request of a process goes out behind its next batch (`ask`). It counts for
-  all once they have read the answer (`hear`).
+  A process sends its requests with its next batch (`ask`). They take effect in
+  all processes once these have read the answer (`hear`).
 
   Args:
     own: this process's stop request.
@@ -251,7 +253,7 @@ class SharedStop:
 
   @property
   def reason(self) -> str:
-    """Returns why to stop, '' while no reason has reached all processes."""
+    """Returns why to stop; '' until a reason has reached all processes."""
     return self._heard
 
   def checkpoint(self, due: bool) -> bool:
@@ -268,7 +270,7 @@ class SharedStop:
     return heard
 
   def ask(self, after):
-    """Sends off the requests of this process; returns the answer, for `hear`.
+    """Sends the requests of this process; returns the answer, for `hear`.
 
     Args:
       after: arrays of the batch; the answer comes after them.
@@ -279,8 +281,7 @@ class SharedStop:
     return self._send(wishes, after)
 
   def hear(self, answer) -> None:
-    """Stores the answer, int32 [2]: requests of any process to stop, to save.
-    """
+    """Stores an answer, int32 [2]: does any process ask to stop, to save?"""
     stop, save = np.asarray(answer)
     if stop:
       self._heard = self._own.reason or 'another process'

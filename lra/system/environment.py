@@ -21,7 +21,10 @@ _XLA = 'from jaxlib import xla_client; xla_client.make_cpu_client()'
 
 
 def check_limits() -> None:
-  """Raises UserError if too few files may be open; raises the limit if it can.
+  """Raises the limit of open files if it is too low for a run.
+
+  Raises:
+    UserError: the limit cannot be raised so far.
   """
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   if not 0 <= soft < _FILES:

@@ -18,7 +18,7 @@ NAMES = tuple(name for _, name, _ in _FIXED)
 
 
 def fix() -> None:
-  """Sets these for the whole process; prints those that had another value."""
+  """Sets `_FIXED` for the whole process; prints the settings it has changed."""
   changed = []
   for config, name, value in _FIXED:
     # A version without a setting behaves as its default.

@@ -71,10 +71,10 @@ def _published():
 def _git(*args):
   """Returns git's output for this package's checkout, None if git fails.
 
-  Git runs commands that a repository names. So a repository counts only if its
-  top folder holds the package: folders above it are not searched. It must
-  belong to this user, which git itself checks, or to the owner of this file, as
-  a checkout in a container does: that owner's code runs anyway.
+  Git runs commands that a repository names, so only two conditions make a
+  repository trusted. Its top folder holds the package; folders above are not
+  searched. Its owner is this user, or the owner of this file, as in a
+  container: that owner's code runs anyway.
   """
   # The environment may name another repository, as GIT_DIR does for hooks.
   env = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
@@ -103,9 +103,10 @@ def xla_flags() -> list[str]:
   """Returns the flags of XLA_FLAGS; a result's last digits may depend on them.
 
   The flag that splits a CPU into several devices is left out, because their
-  number is known. Last come JAX settings that the environment changes, and the
-  matmul precision if it is set, each as its variable. Settings that every run
-  sets itself, and settings that are paths, are left out.
+  number is known. Behind the flags come JAX settings that the environment
+  changes, and the matmul precision if it is set, each as VARIABLE=value.
+  Settings that every run sets itself, and settings that are paths, are left
+  out.
   """
   import jax
 
@@ -152,8 +153,8 @@ def memory() -> int:
 def skip_tpu() -> None:
   """Stops JAX from looking for a TPU if libtpu is here without an accelerator.
 
-  libtpu, which the ahead-of-time tests need, would print errors to stderr. A
-  value of JAX_PLATFORMS is kept, and so is a JAX that is imported already.
+  libtpu, which the ahead-of-time tests need, would print errors to stderr. Does
+  nothing if JAX_PLATFORMS is set, or if JAX is imported already.
   """
   find = importlib.util.find_spec
   devices = pathlib.Path('/dev')

@@ -1,10 +1,10 @@
 """The processes of --distributed meet before JAX connects them.
 
-Wrong flags would end JAX by a signal, or keep it waiting for minutes. So the
-processes meet first, at the port that JAX's service will have in process 0, the
+With wrong flags, JAX would end by a signal or wait for minutes. So the
+processes first meet at the port that JAX's service will have in process 0, the
 leader. They exchange lines of JSON: the leader greets, and each process sends
-its number. Once all are there, the leader lets all of them start, or sends all
-of them the error.
+its number. Once all processes have come, the leader lets all of them start, or
+sends all of them the error.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from lra.system.terminal import say
 GREETING = 'lra --distributed 1'
 FINDING_SECONDS = 30  # until the leader must answer
 GATHERING_SECONDS = 300  # the leader waits so long for the others
-_ANSWER_SECONDS = 5  # for a line that the other side should have ready
-_QUIET_SECONDS = 10  # of waiting before a message
+_ANSWER_SECONDS = 5  # wait so long for a line that is due
+_QUIET_SECONDS = 10  # the leader waits so long before it prints a message
 _LONGEST = 10_000  # bytes of a line
 
 
@@ -59,7 +59,7 @@ def address(coordinator: str) -> tuple[str, int]:
   """Returns host and port of a 'host:port'.
 
   Raises:
-    UserError: it has another form.
+    UserError: the text has another form.
   """
   found = re.fullmatch(r'(\[[\w:.%]+\]|[^\s:/\[\]]+):([0-9]{1,5})', coordinator)
   if not found or not 1 <= int(found[2]) <= 65535:
@@ -112,7 +112,7 @@ def _found(host, port):
 
 
 class _Leader:
-  """Answers at the port until all processes are there, or something is wrong.
+  """Answers at the port until all processes have come, or there is an error.
 
   Args:
     port: port of this machine.
@@ -157,7 +157,7 @@ class _Leader:
           target=self._talk, args=(connection,), daemon=True).start()
 
   def _talk(self, connection):
-    """Reads which process connects; notices if it ends while it waits."""
+    """Registers the process that connects, until that process ends."""
     with contextlib.suppress(OSError), (
         connection), connection.makefile('rb') as lines:
       connection.settimeout(_ANSWER_SECONDS)
@@ -205,7 +205,7 @@ class _Leader:
     return ''
 
   def _end(self, answer):
-    """Sends the answer to all that are there; the caller holds the lock."""
+    """Sends the answer to all waiting processes; the caller holds the lock."""
     if self._answer is None:
       self._answer = answer
       for _, connection in self._members.values():

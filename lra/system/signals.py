@@ -1,13 +1,14 @@
 """Handles SIGINT, SIGTERM and SIGHUP of a command, from its first moment on.
 
-The signals are blocked, and a thread waits for them. It gets them at once, also
+The signals are blocked, and a thread waits for them. It gets them at once, even
 while the main thread is compiling, and prints their effect:
 
 * While no work would be lost, the process ends at once.
 * Work within `later` looks at `reason` and ends when it can.
 * Work within `interrupting` is broken off by the exception `Stop`.
 
-Only the main thread's contexts count: work of other threads looks at `reason`.
+These contexts act on the main thread only. Work of other threads must look at
+`reason`.
 
 A second Ctrl-C ends the process at once. A closed terminal does not end it: it
 only asks for a checkpoint (`hang_ups`).
@@ -112,7 +113,7 @@ def unbroken():
 
 @contextlib.contextmanager
 def at_once():
-  """Context of work that may be dropped, within `later`."""
+  """Context, inside `later`, of work that a signal may end at once."""
   with _mode(_AT_ONCE, ''):
     _act()
     yield
@@ -183,8 +184,7 @@ def _interrupt_main():
 
 
 def _interrupting_again(hook):
-  """Returns an unraisablehook that repeats a `Stop` that could not be caught.
-  """
+  """Returns a hook that repeats a `Stop` raised in the garbage collector."""
   def again(unraisable):
     if unraisable.exc_type is Stop:  # raised in the garbage collector
       threading.Timer(0.1, _interrupt_main).start()

@@ -14,8 +14,8 @@ def keep() -> None:
   Text written to a closed pipe or terminal is lost, which is not an error. If
   stdout cannot be written for another reason (a full disk), one UserError is
   raised and later text is lost. Text that stderr cannot take is lost without an
-  error. A stream that was closed from the start becomes /dev/null: otherwise
-  the next file that is opened would get its number, and every message.
+  error. A stream that was closed from the start becomes /dev/null. Otherwise
+  the next opened file would get the stream's number, and all its messages.
   """
   _open_nowhere()
   for number, name in ((1, 'stdout'), (2, 'stderr')):
@@ -45,7 +45,7 @@ def _open_nowhere():
 
 
 class _Lasting(io.FileIO):
-  """A file whose writes raise at most one error: a UserError of stdout."""
+  """A file whose writes never fail, except for one UserError of stdout."""
 
   def __init__(self, number, mode, **options):
     super().__init__(number, mode, **options)

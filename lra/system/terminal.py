@@ -16,7 +16,7 @@ _quiet = False
 
 
 def be_quiet() -> None:
-  """Turns off messages and bars of this process: another one shows them."""
+  """Turns off messages and bars of this process; another process shows them."""
   global _quiet
   _quiet = True
 

@@ -55,7 +55,7 @@ class Checkpoints:
     self._last = self._manager('last', keep=2)
     self._best = self._manager('best', keep=None)
     self._best_sums = {}  # step -> checksum of the best parameters
-    self._names = {}  # step of a state -> step of the best that it names
+    self._names = {}  # step of a state -> step of its best parameters
 
   def _manager(self, name, keep):
     writes = not self._read_only
@@ -66,23 +66,25 @@ class Checkpoints:
         max_to_keep=keep if writes else None, create=False,
         cleanup_tmp_directories=writes, enable_async_checkpointing=writes,
         read_only=self._read_only,
-        # Processes that are listed wait for each other through JAX's
-        # coordinator. Others would wait through their devices, as training
-        # does.
+        # Listed processes wait for each other through JAX's coordinator. By
+        # default they would wait through their devices, which training uses
+        # too.
         multiprocessing_options=ocp.options.MultiprocessingOptions(
             active_processes=set(range(jax.process_count()))),
-        # To create folders in the background, Orbax would wait for a signal.
-        # It has one name for the whole process, in which other runs may save.
+        # To create folders in the background, Orbax waits for a signal. Its
+        # name is the same for all runs of this process, so they would confuse
+        # it.
         async_options=ocp.AsyncOptions(
             create_directories_asynchronously=False,
-            # Orbax measures its limit by the wall clock, which jumps after a
-            # laptop has slept. Several processes notice by it that one hangs.
+            # Orbax measures this limit by the wall clock, which jumps after a
+            # laptop has slept. Several processes need the limit to notice that
+            # one hangs.
             **({} if distributed.is_multiprocess() else {
                 'timeout_secs': _YEARS})))
     return ocp.CheckpointManager(self.folder / name, options=options)
 
   def save_last(self, step: int, state: Any, progress: dict) -> None:
-    """Saves the state of `step`; returns while writing.
+    """Saves the state of `step` in the background.
 
     If the state of `step` was saved before, only its progress is replaced.
 
@@ -92,7 +94,7 @@ class Checkpoints:
       progress: plain JSON values to save with it; `best_step` is the step of
         the best parameters.
     """
-    # Best first: `progress` may name a best step that must exist on restart.
+    # `progress` may name the best parameters, so they must be on disk first.
     self._best.wait_until_finished()
     self._check_exists()
     if step in self._last.all_steps():
@@ -128,7 +130,7 @@ class Checkpoints:
 
   def save_best(self, step: int, params: Any) -> None:
     """Saves parameters for evaluation; replaces stale ones of this step."""
-    # If processes wait for each other, Orbax uses one name for both folders.
+    # When processes wait for each other, Orbax has one name for both folders.
     self._last.wait_until_finished()
     self._check_exists()
     if step in self._best.all_steps():
@@ -141,8 +143,9 @@ class Checkpoints:
                    only: int | None = None) -> tuple[Any, dict] | None:
     """Returns (state, progress) of the newest valid checkpoint, or None.
 
-    A newer checkpoint is damaged if its state or its best parameters are. It
-    is moved to `damaged`, with a message. If `read_only`, it is skipped.
+    A checkpoint is damaged if its state or its best parameters are damaged. A
+    damaged checkpoint is moved to `damaged`, with a message. If `read_only`, it
+    is skipped.
 
     Args:
       like: a state of the same shapes, dtypes and shardings.
@@ -178,7 +181,7 @@ class Checkpoints:
     """Returns the parameters that `save_best` saved at `step`.
 
     Raises:
-      UserError: they are damaged.
+      UserError: the parameters are damaged.
     """
     try:
       return self._read_best(step, like)
@@ -192,7 +195,7 @@ class Checkpoints:
         f'{damaged}: the same command resumes from the previous checkpoint.')
 
   def _unreadable_error(self, damaged):
-    """Returns the error to raise if no checkpoint is valid."""
+    """Returns the error for a folder without any valid checkpoint."""
     other = next((e for e in damaged if e.differs), None)
     if other:
       elsewhere = '' if self._read_only else ', or choose another --workdir'
@@ -231,7 +234,7 @@ class Checkpoints:
           'to start this run again.')
 
   def _metadata(self, step):
-    """Returns (progress, checksums) of a state; layout 2 has None for these."""
+    """Returns (progress, checksums) of a state; layout 2 has no checksums."""
     path = self.folder / 'last' / str(step) / 'memory'
     memory, why = distributed.broadcast_from_leader(
         lambda: checkpoint_io.read_json(path))
@@ -268,7 +271,7 @@ class Checkpoints:
         self._move_away(error.path)
     for newer in filter(lambda s: s > step, self._last.all_steps()):
       self._move_away(self.folder / 'last' / str(newer))
-    # Others wait until the leader has moved them.
+    # The other processes wait until the leader has moved the files.
     distributed.run_or_fail_together(lambda: None)
     self._last.reload()
     self._best.reload()
@@ -277,7 +280,7 @@ class Checkpoints:
       self._best.delete(newer)  # their validation runs again
 
   def _load_names(self):
-    """Reads the best step that each state names, and its checksum."""
+    """Reads the step and the checksum of each state's best parameters."""
     for kept in _steps(self._last):
       with contextlib.suppress(Damaged, UserError):
         progress, sums = self._metadata(kept)
@@ -294,5 +297,5 @@ class Checkpoints:
 
 
 def _steps(manager):
-  """Returns the steps that the leader sees."""
+  """Returns the steps of a folder's checkpoints, as the leader sees them."""
   return distributed.broadcast_from_leader(lambda: sorted(manager.all_steps()))

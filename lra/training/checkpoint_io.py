@@ -31,8 +31,8 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR)
 class Damaged(Exception):
   """Raised if the folder `path` is damaged, for the reason `why`.
 
-  If its arrays are others than the wanted ones, `differs` describes how: by
-  name, shape or dtype. Otherwise `differs` is ''.
+  If its arrays have other names, shapes or dtypes than expected, `differs`
+  describes the difference. Otherwise `differs` is ''.
   """
 
   def __init__(self, path: pathlib.Path, why: str, differs: str = ''):
@@ -58,12 +58,12 @@ def read(path: pathlib.Path, like: Any, expected: str | None,
   Args:
     path: the folder, which may be damaged.
     like: arrays of the same shapes, dtypes and shardings.
-    expected: their checksum, None if unknown.
+    expected: checksum of the saved arrays, None if unknown.
     item: the path of the arrays inside the folder.
 
   Raises:
     Damaged: the arrays are not the saved ones.
-    UserError: a process cannot access them, so they may be undamaged.
+    UserError: a process cannot access the files, which may be undamaged.
   """
   why, tree = '', None
 
@@ -89,7 +89,7 @@ def read(path: pathlib.Path, like: Any, expected: str | None,
 
 
 def _check_files(folder):
-  """Raises OSError for a pipe or a device, for which Orbax would wait."""
+  """Raises OSError for a pipe or a device, on which Orbax would hang."""
   for path in folder.rglob('*'):
     if not path.is_dir():
       files.opened(path).close()
@@ -98,7 +98,7 @@ def _check_files(folder):
 def _difference(path, like):
   """Describes how arrays in a folder differ in name, shape or dtype.
 
-  Returns '' if they do not, or if the metadata cannot be read: damaged
+  Returns '' if they do not differ, or if the metadata cannot be read: damaged
   metadata may raise any error.
   """
   try:
@@ -115,7 +115,7 @@ def _difference(path, like):
       return f'it has {name}, which the config does not have'
     shapes, dtypes = zip(theirs[name], ours[name], strict=True)
     it, config = dtypes if shapes[0] == shapes[1] else map(list, shapes)
-    return f'{name} is {it} in it, and {config} by the config'
+    return f'{name} is {it} in the checkpoint, {config} in the config'
   return ''
 
 
@@ -128,10 +128,7 @@ def _shapes(tree):
 
 
 def _reader(handler):
-  """Returns a reader for this process alone.
-
-  A manager would wait for a process that has failed.
-  """
+  """Returns a reader that waits for no other process, which may have failed."""
   me = jax.process_index()
   return ocp.Checkpointer(
       handler, multiprocessing_options=ocp.options.MultiprocessingOptions(
@@ -160,7 +157,7 @@ def _check_is_damage(path: pathlib.Path, error: Exception) -> None:
 
   Args:
     path: the folder.
-    error: the error of reading it.
+    error: the error raised by reading the folder.
 
   Raises:
     UserError: the storage has failed.
@@ -177,7 +174,7 @@ def _check_is_damage(path: pathlib.Path, error: Exception) -> None:
 
 
 def _causes(error) -> Iterator[BaseException]:
-  """Yields an error, then each earlier error that led to the one before."""
+  """Yields an error, its cause, the cause of that, and so on."""
   while error is not None:
     yield error
     error = error.__cause__ or (
@@ -187,7 +184,7 @@ def _causes(error) -> Iterator[BaseException]:
 def _of_storage(error):
   """Returns the reason if an error is a failure of the storage, else ''.
 
-  Tensorstore puts the number of the system's error somewhere in its text.
+  Tensorstore puts the system's error number somewhere in the error's text.
   """
   text = ' '.join(str(error).split())
   number = re.search(r"os_error_code='?(\d+)", text)

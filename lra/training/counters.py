@@ -15,7 +15,7 @@ _LATER = {'peak_memory_bytes', 'guessing_since', 'guessing_step'}
 # The loss of a model that only knows how frequent classes are is the entropy of
 # the labels; dropout and large steps raise it a little.
 _BELOW, _ABOVE = 0.99, 1.05
-_SHARE = 0.1  # of the steps of a run: so long at that loss is worth a warning
+_SHARE = 0.1  # warn if the loss is that of guessing for this share of all steps
 
 
 @dataclasses.dataclass
@@ -24,7 +24,7 @@ class RunCounters:
 
   Attributes:
     guessing_since: step since which the loss is that of guessing, or -1.
-    guessing_step: step at which it had been so for a tenth of all steps, or 0.
+    guessing_step: step at which the warning about guessing was due, or 0.
   """
   validated_step: int = 0
   best_step: int = 0
@@ -37,7 +37,7 @@ class RunCounters:
   peak_memory_bytes: int = 0
   guessing_since: int = -1
   guessing_step: int = 0
-  _clock_started = None  # no field
+  _clock_started = None  # no field: checkpoints do not contain it
 
   @classmethod
   def of(cls, fields: dict, where: pathlib.Path) -> 'RunCounters':
@@ -59,25 +59,26 @@ class RunCounters:
     return cls(**fields)
 
   def start_clock(self) -> None:
-    """Begins a stretch of training time, unless it has begun already."""
+    """Starts the clock of training time, unless it runs already."""
     if self._clock_started is None:
       self._clock_started = time.perf_counter()
 
   def stop_clock(self) -> None:
-    """Adds the current stretch, if any, to `train_seconds`."""
+    """Stops the clock, if it runs, and adds its time to `train_seconds`."""
     if self._clock_started is not None:
       self.train_seconds += time.perf_counter() - self._clock_started
       self._clock_started = None
 
   def note_memory(self) -> None:
-    """Raises `peak_memory_bytes` to the peak of this process, if higher."""
+    """Updates `peak_memory_bytes` by the peak of this process."""
     self.peak_memory_bytes = max(
         self.peak_memory_bytes, machine.peak_memory())
 
   def notes_guessing(self, guesses: bool, step: int, steps: int) -> bool:
-    """Notes whether the loss is that of guessing; returns True once.
+    """Notes whether the loss is that of guessing; returns whether to warn.
 
-    That is when it has been so for a tenth of the steps without a break.
+    It returns True once: when the loss has been that of guessing for a tenth of
+    all steps without a break.
 
     Args:
       guesses: whether the loss since the last log point is that of guessing.
@@ -95,11 +96,11 @@ class RunCounters:
     return False
 
   def scores_best(self, config) -> bool:
-    """Returns True if the best parameters are scored on test, not the last."""
+    """Returns whether the best parameters, not the last, are scored on test."""
     return config.train.select == 'best' and self.best_val is not None
 
   def chosen(self, program: Program, state, checkpoints: Checkpoints) -> dict:
-    """Returns parameters for the test split: best on validation, or last.
+    """Returns the parameters to score on test: best on validation, or last.
 
     Raises:
       UserError: the best parameters are damaged.
@@ -138,7 +139,7 @@ class RunCounters:
 
 
 def scored_of(state) -> dict:
-  """Returns `params` and `constants` to score, of a state or its shape."""
+  """Returns `params` and `constants` to score, from a state or its shapes."""
   params = state.params if state.ema is None else state.ema
   return {'params': params, 'constants': state.constants}
 
@@ -148,7 +149,8 @@ def at_guessing(loss: float, entropy: float | None, num_classes: int) -> bool:
 
   Args:
     loss: mean cross entropy, in nats.
-    entropy: entropy of the labels, in nats; None or 0 for nothing to guess.
+    entropy: entropy of the labels, in nats; None or 0 if guessing has no
+      meaning.
     num_classes: C; a uniform guess has the loss ln C.
   """
   return bool(entropy) and (

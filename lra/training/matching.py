@@ -1,9 +1,9 @@
 """Matches the regular expressions of a config in bounded time.
 
-Python's `re` tries every way in which a text may match, and holds the
+Python's `re` may try exponentially many ways to match a text, and blocks the
 interpreter meanwhile. `(.*.*.*)*x` would take longer than any run, and no
-signal or thread could stop it. The form of an expression does not show that it
-is slow. So a process with a limit of CPU time matches them.
+signal or thread could stop it. An expression does not show that it is slow. So
+a separate process with a limit of CPU time does the matching.
 """
 
 import functools

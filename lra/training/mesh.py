@@ -1,10 +1,11 @@
 """Makes the mesh of a run's devices and splits arrays over it.
 
-In a multi-process run, each process makes the parts of its own devices.
+In a multi-process run, each process makes the parts of its own devices. The
+axes of the mesh are
 
   data      splits the examples of a microbatch
-  fsdp      splits them too, and each large array of the state along its
-            longest axis that it divides
+  fsdp      splits the examples too; also splits each large array of the state
+            along its longest axis that is a multiple of fsdp
   sequence  splits the tokens
 """
 
@@ -107,8 +108,9 @@ def of_state(mesh, shape: tuple[int, ...]) -> NamedSharding:
 def keep_split(tree, *axes: str):
   """Splits arrays like those of the state, if any of `axes` has many devices.
 
-  The mesh is the one that is set. Arrays that the compiler has split otherwise
-  move once, here (the gradient of a table of positions over `sequence`).
+  Uses the current mesh. The compiler may have split an array in another way,
+  for example the gradient of a table of positions over `sequence`. Such an
+  array is moved once, here.
   """
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or all(mesh.shape.get(axis, 1) == 1 for axis in axes):
@@ -121,7 +123,7 @@ def keep_split(tree, *axes: str):
 def rows(mesh, size: int) -> slice:
   """Returns the slice of `size` examples that this process makes.
 
-  The examples are those of a batch or of a microbatch.
+  `size` is that of a batch, or of a microbatch.
   """
   if not distributed.is_multiprocess():
     return slice(None)
@@ -132,11 +134,11 @@ def rows(mesh, size: int) -> slice:
 
 
 def joined(batch, shardings, size: int, axis: int):
-  """Joins the parts that all processes have made to one batch.
+  """Joins the parts that all processes have made into one batch.
 
   Args:
-    batch: numpy arrays of this process's `rows`; returned as they are if there
-      is only one process.
+    batch: numpy arrays of this process's `rows`. With only one process, they
+      are returned unchanged.
     shardings: the sharding of each array, by name.
     size: number of examples of all processes.
     axis: the axis of the examples.
@@ -159,7 +161,7 @@ def joined(batch, shardings, size: int, axis: int):
 def everywhere(tree, sharding):
   """Puts numbers that are equal in all processes on all devices.
 
-  `jax.device_put` would make the processes compare them.
+  `jax.device_put` would first make the processes compare the numbers.
   """
   def put(x):
     x = np.asarray(x)
@@ -172,8 +174,9 @@ def largest(mesh):
   """Makes a function that computes maxima over all processes.
 
   Returns:
-    (own int32 [n], after) -> int32 [n], the largest values of all processes,
-    on the devices. The result is there once the arrays `after` are.
+    A function (own int32 [n], after) -> int32 [n], the largest values of all
+    processes, on the devices. Its result is ready only after the arrays
+    `after`.
   """
   compiled = jax.jit(lambda own, after: own.max(0), keep_unused=True,
                      out_shardings=NamedSharding(mesh, P()))
@@ -183,8 +186,8 @@ def largest(mesh):
         (mesh.size, *own.shape), NamedSharding(mesh, P(AXES)),
         lambda _: own[None]), after)
     if jax.default_backend() == 'cpu':
-      # CPUs run dispatched programs in any order, other devices in the order of
-      # dispatch. Gloo would mix this up with messages of the next batch.
+      # A CPU may run the next batch first, and Gloo would then mix up their
+      # messages. Other devices keep the order of dispatch.
       told.block_until_ready()
     return told
 

@@ -1,6 +1,7 @@
 """Makes learning rate schedules, optimizers and parameter groups.
 
-All are from optax, except Long Range Arena's schedule, which optax lacks.
+They are built from optax. Long Range Arena's schedule, which optax lacks, is
+defined here.
 """
 
 import re
@@ -38,13 +39,14 @@ def rsqrt(step, *, base: float, warmup: int):
 
 
 def schedule(config, base: float | None = None) -> Callable:
-  """Returns updates made so far -> learning rate, by `config.optim.schedule`.
+  """Returns the schedule, a function from updates made to the learning rate.
 
-  All grow linearly over `config.train.warmup_steps` steps, so that the last
-  of these has the whole learning rate. Then `rsqrt` falls with the root of the
-  step; its peak is learning_rate / sqrt(warmup_steps). `constant` stays.
-  `cosine` and `linear` fall to `final_fraction` of the learning rate at the
-  last step.
+  `config.optim.schedule` names it. All schedules grow linearly over
+  `config.train.warmup_steps` steps; the last of these has the peak. `rsqrt`
+  then falls with the root of the step; its peak is learning_rate /
+  sqrt(warmup_steps). The peak of the others is the learning rate. `constant`
+  stays there. `cosine` and `linear` fall to `final_fraction` of it at the last
+  step.
 
   Args:
     config: the whole config.
@@ -72,10 +74,10 @@ def schedule(config, base: float | None = None) -> Callable:
 def decay_mask(params):
   """Returns True for parameters that decay: two axes or more, no bias.
 
-  They are weight matrices and tables. A few mixers have other parameters of two
-  axes, one for each head, which decay too. They are scales of a norm
-  (lightning), widths and means of a kernel (rfa, gmm_rks), gates (duo), and
-  biases of other names (synthesizer). `config.optim.groups` can leave them out.
+  These are weight matrices and tables. In a few mixers, parameters with one
+  row per head decay too: scales of a norm (lightning), widths and means of a
+  kernel (rfa, gmm_rks), gates (duo), and biases with other names (synthesizer).
+  `config.optim.groups` can exempt them.
   """
   def decays(path, p):
     return p.ndim > 1 and 'bias' not in jax.tree_util.keystr(path[-1:])
@@ -89,11 +91,12 @@ def path_name(path) -> str:
 
 
 def groups_of(config) -> tuple:
-  """Returns `config.optim.groups` behind the group of SSM parameters, if any.
+  """Returns the group of SSM parameters, if any, and `config.optim.groups`.
 
-  That group exists if `config.train` has a learning rate or a weight decay for
-  it, and the mixer has such parameters. A protocol gives them to all mixers.
-  The first group that matches counts, so it comes before all others.
+  The SSM group exists if `config.train` has a learning rate or a weight decay
+  for it, and the mixer has such parameters. (A protocol sets these fields for
+  all mixers.) The group comes first, because the first group that matches a
+  parameter counts.
   """
   train, groups = config.train, config.optim.groups
   own = {name: train[f'ssm_{name}'] for name in (
@@ -108,9 +111,9 @@ def groups_of(config) -> tuple:
 
 
 def numbers(config) -> dict[str, np.ndarray]:
-  """Returns numbers that compiled steps take as arguments.
+  """Returns the numbers that compiled steps take as arguments.
 
-  They are arguments so that a grid of them compiles once.
+  As arguments, they may vary over a grid without another compilation.
 
   Returns:
     `learning_rate` and `weight_decay`, float32 [G], of the G groups of
@@ -154,15 +157,15 @@ def make(config, given=None) -> optax.GradientTransformation:
 def gradient_norm(config, grads) -> tuple[Any, jax.Array]:
   """Returns the gradient and its global L2 norm, float32 [].
 
-  Frozen parameters do not count in the norm. So it is the norm that clipping
-  compares with `config.optim.clip_norm`, and XLA need not compute their
-  gradients.
+  Frozen parameters do not count in the norm. So clipping compares the norm of
+  the trained parameters with `config.optim.clip_norm`, and XLA need not compute
+  other gradients.
 
   On a single GPU, the returned gradients lie in one array. Then one kernel
-  computes the norm, and XLA updates all parameters of one shape by one kernel.
-  It updates none before the last gradient is there. Otherwise it launches a
-  kernel for each parameter, and copies those that the backward pass still
-  reads. Several devices would have to gather the array.
+  computes the norm, and XLA updates all parameters of one shape by one kernel,
+  after the last gradient. Otherwise XLA would launch a kernel for each
+  parameter, and copy the parameters that the backward pass still reads. With
+  several devices, the array would have to be gathered.
   """
   groups = groups_of(config)
   mesh = jax.sharding.get_abstract_mesh()
@@ -186,7 +189,7 @@ def global_norm(tree) -> jax.Array:
 
 
 def _clipped(most):
-  """Returns `optax.clip_by_global_norm` with a norm that is there already."""
+  """Returns `optax.clip_by_global_norm` for a norm that was computed before."""
   def update(grads, state, params=None, *, norm, **extra):
     del params, extra
     return jax.tree.map(lambda g: jnp.where(
@@ -200,7 +203,7 @@ def _rule(config, learning_rate, decay):
   """Returns the update rule of one group."""
   train, optim = config.train, config.optim
   rate = schedule(config, learning_rate)
-  # L2: the decay joins the gradient, as in torch.optim.Adam and SGD.
+  # L2: the decay is added to the gradient, as in torch.optim.Adam and SGD.
   coupled = lambda rule: optax.chain(
       optax.add_decayed_weights(decay, mask=decay_mask), rule)
   return {
@@ -214,8 +217,8 @@ def _rule(config, learning_rate, decay):
       'lion': lambda: optax.lion(
           rate, b1=train.b1, b2=train.b2, weight_decay=decay,
           mask=decay_mask),
-      # With learning rate -1 it returns a direction. Its own decay has no mask
-      # for the parameters that it leaves to Adam.
+      # Learning rate -1 makes muon return the bare direction. Weight decay is
+      # added here: muon's own has no mask for the parameters it leaves to Adam.
       'muon': lambda: optax.chain(
           contrib.muon(-1.0, beta=optim.momentum, eps=train.eps,
                        adam_b1=train.b1, adam_b2=train.b2),
@@ -230,8 +233,8 @@ def labels(params, groups):
   The first group whose regular expression matches the whole name counts.
 
   Raises:
-    UserError: a parameter is in no group, a group has no parameter, all are
-      frozen, or an expression takes too long.
+    UserError: a parameter is in no group, a group has no parameter, all
+      parameters are frozen, or an expression takes too long.
   """
   names = tuple(path_name(path) for path, _ in
                 jax.tree_util.tree_leaves_with_path(params))

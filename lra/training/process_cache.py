@@ -19,7 +19,7 @@ class ProcessCache:
   Attributes:
     runs_at_once: number of runs that train at the same time.
     compiled: set once one of the runs has compiled its steps.
-    varied: names of the fields in which their configs differ, such as
+    varied: names of the fields in which the runs' configs differ, such as
       `train.learning_rate`.
   """
 

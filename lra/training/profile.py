@@ -56,8 +56,8 @@ class Profile:
   Args:
     folder: the folder of the trace.
     steps: the updates to trace; empty for none.
-    wait: called before the trace begins and ends; returns once the device is
-      idle.
+    wait: waits until the device is idle; called before the trace begins and
+      before it ends.
   """
 
   def __init__(self, folder: pathlib.Path, steps: range,
@@ -67,7 +67,7 @@ class Profile:
 
   @contextlib.contextmanager
   def update(self, step: int):
-    """Returns a context in which update `step` is dispatched."""
+    """Returns a context in which to dispatch update `step`."""
     if step not in self._steps:
       yield
       return

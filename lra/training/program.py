@@ -19,8 +19,8 @@ from lra.system import jax_settings
 from lra.training import mesh, optim, step
 from lra.training import sizes as sizes_lib
 
-# Batches dispatched before the first of them is done. They are enough to hide
-# the making of one, and few enough that a stop takes a step or two.
+# How many batches may be dispatched before the first of them is done. This is
+# enough to hide the time to make a batch. A stop then takes a step or two.
 AHEAD = 2
 
 
@@ -72,18 +72,19 @@ class Program:
 
   @property
   def all_lengths(self) -> tuple[int, ...]:
-    """Lengths from `Experiment.lengths`; several on a CPU only.
+    """Lengths to compute batches at; several only on a CPU.
 
-    If there are several, examples are sorted by length. On a GPU a choice
-    between lengths makes the host wait for the device. One whole batch is as
-    long as its longest example, too.
+    They come from `Experiment.lengths`. With several lengths, examples are
+    sorted by length. On a GPU, the choice between lengths would make the host
+    wait for the device. It would save little, since a GPU computes a whole
+    batch at the length of its longest example.
     """
     lengths = self.experiment.lengths
     return lengths if sizes_lib.is_cpu(self.mesh) else lengths[-1:]
 
   @property
   def lengths(self) -> tuple[int, ...]:
-    """Lengths that batches are computed at.
+    """Lengths that batches are computed at, for this mesh.
 
     There are several only if the mesh splits just examples, over `data`:
     devices that wait for one another must choose the same length.
@@ -130,11 +131,11 @@ class Program:
         axis=int(micro))
 
   def put_given(self):
-    """Puts the config's values that a step takes as arguments on the devices.
+    """Puts the values that a step takes as arguments on the devices.
 
     Returns:
       `seed`, int32 [], and the values of `optim.numbers`. Configs that differ
-      in these only share one compiled step.
+      only in these share one compiled step.
     """
     return mesh.everywhere(self._given, self._replicated)
 
@@ -166,7 +167,7 @@ class Program:
              self._replicated))
 
   def compile_eval(self):
-    """Compiles (params, constants, numpy batch) -> `Objective.count`."""
+    """Compiles `step.eval_step`, (params, constants, batch) -> counts."""
     shape = self.state_shape
     return self._compile(
         functools.partial(step.eval_step, self.model, self.objective,
@@ -192,7 +193,9 @@ class Program:
   def fit_eval(self) -> tuple['Program', Any]:
     """Compiles the evaluation step at the largest batch that fits.
 
-    It returns what `fit_train` does, with the result of `compile_eval`.
+    Returns:
+      (this program with that size, the result of `compile_eval`). If the
+      config names a size, that size is used.
     """
     return self._fit('eval_batch', self.config.train.eval_batch_size,
                      Program.compile_eval, 'Evaluation',
@@ -224,8 +227,8 @@ class Program:
       eval_step: the result of `compile_eval`.
       scored: `params` and `constants` of the model.
       split: the examples.
-      tick: called with the coming counts of each dispatched batch; False ends
-        the evaluation.
+      tick: called with the counts of each dispatched batch, which may not be
+        ready yet; False ends the evaluation.
 
     Returns:
       Counts for `Objective.scores`, with examples in their `order`; None if
@@ -290,7 +293,8 @@ def make(experiment: Experiment, devices=None, dtype: str | None = None,
     before: see `sizes.wanted`.
 
   Raises:
-    UserError: it cannot be run on these devices; the message names the field.
+    UserError: the experiment cannot run on these devices; the message names
+      the field.
   """
   jax_settings.fix()
   config, dtype = experiment.config, dtype or experiment.dtype

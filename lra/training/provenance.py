@@ -17,7 +17,7 @@ from lra.training.process_cache import ProcessCache
 from lra.training.program import Program, count_parameters
 
 _NAMED = 3  # run directories in a message
-# Warnings about runs whose model file was edited since.
+# Ends of the warning that a model file was edited after a run.
 FINISHED = 'the score is of the old file, delete the folder to train anew'
 GOES_ON = ('training resumes with the new file, delete the folder to train '
            'anew')
@@ -27,10 +27,10 @@ LOADED = ('the new file uses parameters that were trained with the old one, so '
 
 def of_run(program: Program, shared: ProcessCache,
            recorded: bool = False) -> dict:
-  """Returns origin, sizes of the model, device, kernel and flags of a run.
+  """Returns origin, model sizes, device, kernel and flags of a run.
 
-  They are for env.json and results. The first run of a process reads the
-  origin for all: files that are edited later are not the ones that run.
+  They are written to env.json and to results. The origin is read once, by the
+  first run of a process: files edited later are not those that run.
 
   Args:
     program: the program of the run.
@@ -45,7 +45,7 @@ def of_run(program: Program, shared: ProcessCache,
   name = experiment.config.model.name
   result.check_name('model', name)
   result.check_name('protocol', experiment.protocol)
-  # First, since an impossible kernel must fail before the origin may warn.
+  # First, so that an impossible kernel fails before `of_files` may warn.
   kernel = experiment.kernel(program.dtype)
   return {**shared.once(f'origin of {name}',
                         lambda: of_files(experiment, recorded)),
@@ -66,13 +66,13 @@ def of_sizes(program: Program) -> dict[str, int]:
 
 
 def of_files(experiment: Experiment, recorded: bool = False) -> dict:
-  """Returns commit and hashes of the files that make an experiment.
+  """Returns the commit, and hashes of the model's and the config's file.
 
   Call it when a run begins: files may change later.
 
   Args:
     experiment: the experiment.
-    recorded: whether to say so if the commit is not published.
+    recorded: whether to warn if the commit is not published.
 
   Returns:
     `git_commit`, `git_dirty`, `git_published`, `model_sha256`,
@@ -99,10 +99,10 @@ def continued(before: dict, now: dict) -> dict:
 
   Returns:
     `now` with these changes. `git_commits` has all commits, the first one
-    first, if there are several. `git_dirty` is true if any of them was, or if
-    the file of the model or config has changed. `git_published` is true if all
-    of them are. `devices` has all kinds, if there are several. `xla_flags` has
-    all flags. `draws` names both values if they differ.
+    first, if there are several. `git_dirty` is true if it ever was, or if the
+    file of the model or config has changed. `git_published` is true if all
+    commits are published. `devices` has all kinds, if there are several.
+    `xla_flags` has all flags. `draws` names both values if they differ.
   """
   def distinct(many, one):
     """Returns the values of both, those of earlier processes first."""
@@ -143,8 +143,7 @@ def warn_of_edits(
     runs: Iterable[tuple[pathlib.Path, str, str | None]], what: str) -> None:
   """Warns about runs whose model file has changed.
 
-  The config's file does not matter: if it changes the config, it makes another
-  run.
+  An edited config file needs no warning: another config makes another run.
 
   Args:
     runs: run directory, model and `model_sha256` of each; runs without the

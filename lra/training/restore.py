@@ -17,7 +17,7 @@ from lra.training.counters import RunCounters, scored_of
 
 
 def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
-  """Returns fingerprint and origin of a run's data; None for missing ones.
+  """Returns fingerprint and origin of a run's data; a missing one is None.
 
   Args:
     folder: see `scored`.
@@ -35,8 +35,8 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   """Restores a run on one device, with the parameters that it scores.
 
   Args:
-    folder: a run directory, or in it checkpoints/best or checkpoints/last, or
-      a step of these, for those parameters.
+    folder: a run directory; or checkpoints/best or checkpoints/last in it; or a
+      step in one of these, to restore other parameters.
 
   Returns:
     (program, its `params` and `constants`, their step).
@@ -65,7 +65,7 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
 
 
 def _place(folder):
-  """Returns (run directory, '', 'best' or 'last', step or None) of a path."""
+  """Splits a path into (run directory, 'best', 'last' or '', step or None)."""
   path = folder.resolve()
   for run_folder in (path, *path.parents[:3]):
     inside = path.relative_to(run_folder).parts
@@ -84,7 +84,7 @@ def _place(folder):
 
 
 def _config(values):
-  """Returns a config on one device, with newer fields set to old behaviour."""
+  """Returns a run's config for one device; missing fields get old behaviour."""
   model = values.get('model')
   name = model.get('name') if isinstance(model, dict) else ''
   added = fields.added(name if isinstance(name, str) else '')

@@ -17,7 +17,7 @@ from lra.records.result import Result
 from lra.system.terminal import say
 from lra.training import writers
 
-# For this long, another machine may not see a file that the first one has made.
+# Another machine may see a new file only after so many seconds.
 APPEARS_SECONDS = 5
 
 
@@ -56,7 +56,7 @@ def _check_links(folder):
 def environment(folder: pathlib.Path) -> dict:
   """Returns env.json, which describes a run's machine and data.
 
-  It is empty without the file.
+  Returns {} if the file does not exist.
 
   Raises:
     UserError: the file is damaged.
@@ -165,7 +165,7 @@ class RunDirectory:
       writer.write(fields)
 
   def log_to(self, names: Sequence[str]) -> None:
-    """Adds writers, which first take all earlier points; call after `rewind`.
+    """Adds writers and gives them all earlier points; call after `rewind`.
 
     Args:
       names: names in `writers.WRITERS`.
@@ -218,7 +218,7 @@ class RunDirectory:
     return text.split('\n')
 
   def write_result(self, fields: dict) -> Result:
-    """Writes result.json, never over a finished one; returns the result.
+    """Writes result.json, unless a finished one exists; returns the result.
 
     Raises:
       UserError: the fields are not a valid result.

@@ -4,8 +4,9 @@ A microbatch size changes memory and speed, not the result: gradients are summed
 over a batch, and dropout depends on the example (`lra.nn.draws`). Examples that
 share statistics of a batch norm are in one microbatch.
 
-An accelerator raises an error if its memory is full. On a CPU, the system ends
-the process without a message. So sizes are compared with its memory beforehand.
+An accelerator raises an error if its memory is full. On a CPU, the system kills
+the process without a message. So on a CPU the sizes are compared with the
+machine's memory beforehand.
 """
 
 import dataclasses
@@ -84,8 +85,7 @@ def unit(config, mesh) -> int:
 def _divisor(batch, most, share, unit):
   """Returns the largest microbatch of at most `most` that devices can split.
 
-  Each device gets at least one example. The microbatch is a multiple of `unit`,
-  and at least that.
+  Each device gets at least one example. The microbatch is a multiple of `unit`.
   """
   if batch % share:
     raise UserError(
@@ -131,7 +131,7 @@ def fitting(compile_at: Callable[[int], Any], size: int, share: int,
   Args:
     compile_at: size -> compiled program.
     size: examples to begin with.
-    share: number that sizes are multiples of; no size is smaller.
+    share: every size is a multiple of this number.
     limit: bytes that the program may need.
     what: name of the program, for the user.
 

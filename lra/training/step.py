@@ -1,6 +1,6 @@
 """Makes one optimizer step from many microbatches, or one evaluation step.
 
-The functions are pure functions of arrays; the caller compiles them once.
+All functions are pure functions of arrays; the caller compiles them once.
 """
 
 import functools
@@ -190,9 +190,8 @@ def at_fitting(function: Callable, objective: Objective,
                lengths: tuple[int, ...], batch, *args) -> Any:
   """Calls a function with a batch cut to the shortest length that holds it.
 
-  The batch has the same examples as without cutting. If examples are sorted by
-  length, a microbatch holds similar lengths. So the sums are equal, but have
-  fewer zeros.
+  Only padding is cut, so results are equal. It saves most if examples are
+  sorted by length, so that those of a microbatch have similar lengths.
 
   Args:
     function: called as function(batch, *args); the shapes of its results must

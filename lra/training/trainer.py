@@ -41,7 +41,7 @@ class Trainer:
     config: the whole config.
     program: its compiled functions.
     train_step: the compiled training step, once `compile` has been called.
-    given: its last argument.
+    given: the last argument of `train_step`.
     state: parameters, optimizer and sums, on the devices.
     step: updates dispatched so far.
     counters: `RunCounters`, which each checkpoint stores with the state.
@@ -100,7 +100,7 @@ class Trainer:
     self.run.log_to(log)
 
   def listen(self, own: StopRequest) -> StopRequest | SharedStop:
-    """Returns the stops that count: those of this process, or of all."""
+    """Returns the stop requests to obey: of this process, or of all."""
     if is_multiprocess():
       self.heard = SharedStop(own, self._shared.once(
           f'largest on {dict(self.program.mesh.shape)}',
@@ -113,7 +113,7 @@ class Trainer:
 
   @property
   def _which(self):
-    """Names this run among several runs of a process, for messages."""
+    """Describes this run among several runs of a process, for messages."""
     varied = [name for name in self._shared.varied if name != 'seed']
     values = identity.flatten(self.config.to_dict())
     named = [f', {name} {values[name]}' for name in varied if name in values]
@@ -163,7 +163,7 @@ class Trainer:
 
   @signals.at_once()
   def compile(self) -> None:
-    """Compiles the training and the evaluation step; settles batch sizes."""
+    """Compiles the training and the evaluation step; chooses batch sizes."""
     steps, seconds = self._shared.once(
         step_key(self.program), lambda: program.timed(self._compiled))
     sizes, self.train_step, self._eval_step, self._param_norm = steps
@@ -228,7 +228,7 @@ class Trainer:
         self.heard.hear(done)
 
   def _stop_clock(self):
-    """Ends a stretch of training time once the device is idle."""
+    """Stops the clock of training time once the device is idle."""
     jax.block_until_ready(self.state)
     self.counters.stop_clock()
 
@@ -259,7 +259,7 @@ class Trainer:
         f'grad {gradient:.2g}', f'{speed:.0f} ex/s'])
 
   def _notice_guessing(self, loss):
-    """Says once if the loss has been that of guessing for long."""
+    """Prints once that the loss has been that of guessing for long."""
     steps, entropy = self.config.train.steps, self._entropy
     guesses = at_guessing(
         loss, entropy, self.program.objective.task.num_classes)
@@ -269,7 +269,7 @@ class Trainer:
           'so the model has learnt nothing yet.')
 
   def _examples_per_s(self):
-    """Returns the speed since the last log point, or since this start."""
+    """Returns the speed since the last log point, or since the run resumed."""
     step, seconds = self._logged
     self._logged = self.step, self.counters.train_seconds
     examples = (self.step - step) * self.config.train.batch_size
@@ -350,10 +350,10 @@ class Trainer:
     return (time.monotonic() - self._saved_at) / 60
 
   def save(self) -> None:
-    """Checkpoints the state, unless its loss is not finite.
+    """Saves a checkpoint, unless the loss is not finite.
 
-    Such a state is worthless. The next log point reports that the run has
-    diverged. So the step in its result does not depend on the clock.
+    A diverged state is worthless. The next log point reports it, so that the
+    step in the result does not depend on when checkpoints are saved.
     """
     self._stop_clock()
     self._saved_at = time.monotonic()
@@ -363,7 +363,7 @@ class Trainer:
           self.step, self.state, dataclasses.asdict(self.counters))
 
   def score(self, stop: StopRequest) -> dict | None:
-    """Scores the test split, once, with the chosen checkpoint."""
+    """Scores the test split, once, with the best or the last parameters."""
     self.checkpoints.wait()
     scored = self.counters.chosen(self.program, self.state, self.checkpoints)
     return self.evaluate(scored, 'test', stop)

@@ -75,8 +75,8 @@ class CsvFile(Writer):
 class TensorBoard(Writer):
   """Writes `tensorboard/<split>/`: event files, one TensorBoard run per split.
 
-  Times of day are those of a run that was never stopped: its beginning plus
-  its seconds of training. Each point is on disk when `write` returns.
+  Wall times are those of a run that was never stopped: its beginning plus its
+  seconds of training. Each point is on disk when `write` returns.
   """
 
   def __init__(self, folder: pathlib.Path, config: dict,
@@ -131,9 +131,9 @@ class TensorBoard(Writer):
 class WeightsAndBiases(Writer):
   """Writes a run of wandb and resumes it after a stop; `wandb.json` has its id.
 
-  Points given to wandb cannot be taken back. So `wandb.json` counts them just
-  before they are given, and none is there twice. A `kill -9` loses points that
-  wandb, a process of its own, has not written yet: the last second or so.
+  Points sent to wandb cannot be taken back. So `wandb.json` counts each point
+  just before it is sent, and none is sent twice. wandb is a separate process: a
+  `kill -9` loses the points of the last second or so, not written yet.
   """
 
   def __init__(self, folder: pathlib.Path, config: dict,
@@ -157,7 +157,8 @@ class WeightsAndBiases(Writer):
           'login`, or set WANDB_MODE=offline.') from e
     offline = f'offline: `wandb sync {self._run.sync_dir}` uploads it'
     say(f'wandb: {offline if self._run.offline else self._run.url}')
-    # wandb's own count of steps rises with each point; a step has several.
+    # wandb's own step rises with each point, but a step here has several
+    # points.
     self._run.define_metric('step')
     self._run.define_metric('*', step_metric='step')
     self._number = 0

@@ -1,4 +1,4 @@
-"""Attention-augmented convolution against its equation in float64."""
+"""Compares attention-augmented convolution with its equation in float64."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Window and sinks against dense softmax under an explicit mask."""
+"""Compares window and sinks with dense softmax under an explicit mask."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""BigBird against dense softmax under an explicit mask."""
+"""Compares BigBird with dense softmax under an explicit mask."""
 
 import functools
 import zlib
@@ -54,7 +54,7 @@ def test_random_blocks_are_outside_window_and_globals():
 
 
 def test_few_blocks_leave_fewer_random_ones():
-  rows = tables(SMALL(), 16)[0].tolist()  # of the blocks global, 1, 2, 3
+  rows = tables(SMALL(), 16)[0].tolist()  # blocks 0 (global) to 3
   assert [set(row) for row in rows] == [{2, 3}, {3, -1}, {-1}, {1, -1}]
 
 
@@ -79,7 +79,7 @@ def test_the_graph_of_a_layer_is_that_of_the_first_records():
 def test_the_graph_of_cut_sequences_is_that_of_whole_ones():
   whole, cut = (tables(SMALL(full_length=200), n) for n in (200, 118))
   assert (whole == tables(SMALL(), 200)).all()
-  want = whole[:, :30]  # blocks of 4, the last one half
+  want = whole[:, :30]  # 118 positions are 29.5 blocks of 4
   assert (cut == np.where(want < 30, want, -1)).all()
   assert (want >= 30).any() and (cut >= 0).any()
 
@@ -95,7 +95,7 @@ def test_the_encoder_gives_each_layer_its_graph(monkeypatch):
 
 
 def test_padding_is_never_seen():
-  """Other content of the padding leaves outputs bit-identical."""
+  """Outputs stay bit-identical if the content of the padding changes."""
   x, mask = mixer_oracle.ragged(40, 23, width=12, length=60)
   variables = mixer_oracle.init(SMALL(), x, mask)
   apply = jax.jit(lambda x: SMALL().apply(variables, x, mask, train=False))

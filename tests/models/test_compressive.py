@@ -1,4 +1,4 @@
-"""The Compressive Transformer against dense attention in float64."""
+"""Compares the Compressive Transformer with dense attention in float64."""
 
 import functools
 

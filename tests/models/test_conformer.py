@@ -1,4 +1,4 @@
-"""Attention and convolution of a Conformer against the equation in float64."""
+"""Compares a Conformer's attention and convolution with the equation."""
 
 import numpy as np
 

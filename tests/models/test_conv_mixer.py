@@ -1,4 +1,4 @@
-"""ConvMixer's mixing half against its equation in float64."""
+"""Compares ConvMixer's mixing half with its equation in float64."""
 
 import math
 

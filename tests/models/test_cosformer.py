@@ -1,4 +1,4 @@
-"""cosFormer against its equation in float64, every pair weighed."""
+"""Compares cosFormer with its equation for all pairs, in float64."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Cross attention both ways against its equations in float64."""
+"""Compares cross attention both ways with its equations in float64."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""DeltaNet against its recurrence, token by token, in float64."""
+"""Compares DeltaNet with its recurrence, token by token, in float64."""
 
 import jax
 import pytest

@@ -1,4 +1,4 @@
-"""DeltaProduct against its recurrence, step by step, in float64."""
+"""Compares DeltaProduct with its recurrence, step by step, in float64."""
 
 import pytest
 

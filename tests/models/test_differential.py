@@ -1,4 +1,4 @@
-"""Differential attention against its equations in float64."""
+"""Compares differential attention with its equations in float64."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""DuoAttention against its two softmaxes, written out."""
+"""Compares DuoAttention with its two softmaxes, written out."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""ETC against dense softmax with a vector for every pair."""
+"""Compares ETC with a dense softmax that has a vector for every pair."""
 
 import numpy as np
 import pytest

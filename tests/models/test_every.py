@@ -15,7 +15,10 @@ SHORT, LENGTHS = 7, (1, 2, 3, 13, 31)
 
 
 def _gradient(name, dtype, train, *lengths):
-  """Returns the mask and a function: indices of examples -> y, gradients."""
+  """Returns the mask, and a function of the indices of examples.
+
+  The function returns the output and its gradients by parameters and x.
+  """
   x, mask = mixer_oracle.ragged(*lengths, width=16)
   x = x.astype(dtype)
   mixer = tables.mixer(name, width=16, heads=2).clone(dtype=dtype)
@@ -58,7 +61,7 @@ def test_an_example_is_alone_in_its_batch(name, length):
   y, of_params, of_x = together = of(0, 1, 2)
   _assert_finite(together)
   np.testing.assert_array_equal(of_x[~mask], 0)
-  copies = 1 if length == SHORT else 3  # another size of batch is compiled anew
+  copies = 1 if length == SHORT else 3  # this size is already compiled
   alone = [of(*[i] * copies) for i in (0, 1)]
   for i, (own, _, of_own) in enumerate(alone):
     small.assert_close(y[i][mask[i]], own[0][mask[i]])
@@ -72,7 +75,10 @@ def test_an_example_is_alone_in_its_batch(name, length):
     *((name, 'bfloat16') for name in NAMES),
     *(mixer_oracle.full(name, 'float16') for name in NAMES)])
 def test_a_training_step_of_16_bits_is_finite(name, dtype):
-  """One of three sequences is empty; a model may refuse float16."""
+  """Output and gradients are finite, although one of three sequences is empty.
+
+  A model may refuse float16.
+  """
   try:
     mask, of = _gradient(name, dtype, True, 13, 7, 0)
   except UserError:

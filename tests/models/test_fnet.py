@@ -1,4 +1,4 @@
-"""The Fourier transform against matrices of cosines and sines in float64."""
+"""Compares the Fourier transform with matrices of cosines and sines."""
 
 import functools
 

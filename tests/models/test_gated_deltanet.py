@@ -1,4 +1,4 @@
-"""Gated DeltaNet against its recurrence, token by token, in float64."""
+"""Compares Gated DeltaNet with its recurrence, token by token, in float64."""
 
 import jax
 import numpy as np

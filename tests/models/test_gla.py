@@ -1,4 +1,4 @@
-"""GLA against its recurrence, token by token, in float64."""
+"""Compares GLA with its recurrence, token by token, in float64."""
 
 import pytest
 

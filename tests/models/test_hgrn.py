@@ -1,4 +1,4 @@
-"""HGRN against its recurrence, state by state, in float64."""
+"""Compares HGRN with its recurrence, state by state, in float64."""
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from tests.helpers.state_space_oracle import dense, sigmoid
 
 
 def _bounds(xp, table, layer):
-  """Sum of the softmax over layers, of those below `layer`."""
+  """Returns the softmax over layers, summed over the layers below `layer`."""
   e = xp.exp(table - table.max(0))
   return (e / e.sum(0))[:layer].sum(0)
 
@@ -48,7 +48,7 @@ def _oracle(layer=0, direction='bidirectional', share_theta=False, table=None):
     {'layer': 2}, {'direction': 'causal', 'layer': 1}, {},
     {'layer': 2, 'share_theta': True}], ids=str)
 def test_equals_its_recurrence(options):
-  """With padding behind, between and before tokens."""
+  """Tests padding after, between and before tokens."""
   x, mask = mixer_oracle.ragged(17, 9, 12, width=6)
   mask[0, 4:7] = mask[2, :3] = False
   mixer_oracle.check(Mixer(num_layers=3, **options), _oracle(**options),
@@ -56,7 +56,7 @@ def test_equals_its_recurrence(options):
 
 
 def test_start():
-  """The bound of layer k is k / K; angles fall from 1 to nearly 10000^-2."""
+  """The bound of layer k starts at k / K, and angles at 10000^(-2 d / D)."""
   x, mask = mixer_oracle.ragged(4, width=8)
   p = Mixer(layer=1, num_layers=4).init(
       jax.random.key(0), x, mask, train=False)['params']
@@ -69,7 +69,7 @@ def test_start():
 
 
 def test_all_layers_of_an_encoder_share_one_table():
-  """Which an encoder without norms and MLPs adds up layer by layer."""
+  """The encoder adds up the layers, with the lower bounds of one table."""
   c = small.config('hgrn', 'listops')
   c.encoder.update(num_layers=3, norm='none', block='none', pooling='mean',
                    positions='none', remat=True)

@@ -1,4 +1,4 @@
-"""HGRN2 against its recurrence, token by token, in float64."""
+"""Compares HGRN2 with its recurrence, token by token, in float64."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_equals_its_recurrence(options):
 
 
 def test_all_layers_share_one_table_of_bounds():
-  """The encoder holds it; without bounds there is none."""
+  """The encoder holds the table; without `lower_bound` there is none."""
   for lower_bound in (True, False):
     c = small.config('hgrn2', 'listops')
     c.encoder.num_layers = 3

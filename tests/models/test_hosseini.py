@@ -1,4 +1,4 @@
-"""Optimised, efficient and super attention against float64 and their sizes."""
+"""Compares optimised, efficient and super attention with float64 equations."""
 
 import jax
 import numpy as np

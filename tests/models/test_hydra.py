@@ -1,4 +1,4 @@
-"""Hydra against its recurrences, token by token, in float64."""
+"""Compares Hydra with its recurrences, token by token, in float64."""
 
 import numpy as np
 import pytest
@@ -65,9 +65,9 @@ def test_equals_its_recurrences(options):
 
 
 def test_mixes_by_a_quasiseparable_matrix():
-  """Both triangles have rank N, and the diagonal is free.
+  """The matrix from dt x to y has rank N on either side of its diagonal.
 
-  The matrix from dt x to y, apart from its diagonal.
+  The diagonal is 0: a state space contributes nothing of the token itself.
   """
   rng = np.random.default_rng(0)
   L, N = 12, 2

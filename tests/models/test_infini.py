@@ -1,4 +1,4 @@
-"""Infini-attention against its equations in float64, segment by segment."""
+"""Compares Infini-attention with its equations, segment by segment."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Kimi Delta Attention against its recurrence, token by token, in float64."""
+"""Compares Kimi Delta Attention with its recurrence, token by token."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lightning attention against its recurrence, written out densely."""
+"""Compares Lightning attention with its recurrence, written out densely."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Linformer against its equation in float64."""
+"""Compares Linformer with its equation in float64."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""LION against its form as full attention, in float64."""
+"""Compares LION with its form as full attention, in float64."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Local attention against dense softmax under an explicit mask."""
+"""Compares local attention with dense softmax under an explicit mask."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Long convolutions against sums over pairs of tokens, in float64."""
+"""Compares long convolutions with sums over pairs of tokens, in float64."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Longformer against dense softmax under an explicit mask."""
+"""Compares Longformer with dense softmax under an explicit mask."""
 
 import numpy as np
 import pytest

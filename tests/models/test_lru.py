@@ -1,4 +1,4 @@
-"""LRU against its recurrence, state by state, in float64."""
+"""Compares LRU with its recurrence, state by state, in float64."""
 
 import jax
 import numpy as np

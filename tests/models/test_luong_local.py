@@ -1,4 +1,4 @@
-"""Local-p attention against its equation over all pairs."""
+"""Compares local-p attention with its equation over all pairs."""
 
 import numpy as np
 import pytest

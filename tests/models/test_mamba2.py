@@ -1,4 +1,4 @@
-"""Mamba-2 against its recurrence, token by token, in float64."""
+"""Compares Mamba-2 with its recurrence, token by token, in float64."""
 
 import jax
 import numpy as np
@@ -48,7 +48,7 @@ def test_equals_its_recurrence(options):
 
 
 def test_start():
-  """Steps are log-uniform in their range, and rates uniform in 1 ... 16."""
+  """Initial steps are log-uniform in their range, rates uniform in 1 ... 16."""
   x, mask = mixer_oracle.ragged(4, width=4)
   p = Mixer(num_heads=2000, expand=500, state_dim=1, dt_min=0.01, dt_max=1.0
             ).init(jax.random.key(0), x, mask, train=False)['params']

@@ -1,4 +1,4 @@
-"""Mega against its equations, average by average and pair by pair."""
+"""Compares Mega with its equations, average by average and pair by pair."""
 
 import math
 
@@ -94,7 +94,7 @@ def test_equals_its_equations(options, monkeypatch):
 
 
 def test_distances_of_cut_sequences():
-  """A cut sequence reads the middle of the table."""
+  """A cut sequence gives the outputs of the whole one with padding."""
   x, mask = mixer_oracle.ragged(30, 11, width=10)
   mixer = Mixer(ema_dim=3, z_width=6, full_length=30)
   variables = mixer_oracle.init(mixer, x, mask)

@@ -1,4 +1,4 @@
-"""MetaLA against its recurrence, token by token, in float64."""
+"""Compares MetaLA with its recurrence, token by token, in float64."""
 
 import pytest
 

@@ -18,7 +18,7 @@ NAMES = models.names()
 
 
 def _aft():
-  """Returns the example model of the documents as a module."""
+  """Returns the documentation's example model as a module."""
   text = documents.example('lra/models/aft.py')
   module = types.ModuleType('aft')
   exec(text, module.__dict__)

@@ -1,4 +1,4 @@
-"""The token-mixing perceptron against its equation in float64."""
+"""Compares the token-mixing perceptron with its equation in float64."""
 
 import numpy as np
 

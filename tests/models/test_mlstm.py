@@ -1,4 +1,4 @@
-"""mLSTM against its recurrence without a stabiliser, in float64."""
+"""Compares mLSTM with its recurrence without a stabiliser, in float64."""
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from tests.helpers.state_space_oracle import sigmoid
 
 
 def _memory(xp, q, k, v, gate, forget, mask, reverse):
-  """C and n, token by token, with gates as large as they are."""
+  """Computes C and n token by token, without a stabiliser."""
   def step(carry, now):
     C, n = carry
     q, k, v, gate, forget, token = now
@@ -75,7 +75,7 @@ def test_equals_its_recurrence(options):
 @pytest.mark.every(99)
 @pytest.mark.parametrize('size', [-100.0, 100.0])
 def test_gates_out_of_the_range_of_float32(size):
-  """exp(100) is infinite in float32, which the stabiliser prevents."""
+  """Gates exp(+-100), not representable in float32, give the float64 result."""
   x, mask = mixer_oracle.ragged(19, 9, width=12)
   mixer = Mixer(num_heads=3)
   variables = mixer_oracle.init(mixer, x, mask)

@@ -1,4 +1,4 @@
-"""N-gram attention against dense softmax under an explicit mask."""
+"""Compares N-gram attention with dense softmax under an explicit mask."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Nystromformer against its equation in float64, sequence by sequence."""
+"""Compares Nystromformer with its equation in float64, sequence by sequence."""
 
 import functools
 
@@ -27,7 +27,7 @@ def _newton(a, steps, norm):
 
 
 def _matrices(xp, q, k, tokens, most):
-  """The three softmaxes of one sequence, each [H, ...]; q, k [H, n, Dh]."""
+  """Returns the three softmax matrices of one sequence; q, k [H, n, Dh]."""
   m = min(most, len(tokens))
   ends = -(-np.arange(m + 1) * len(tokens) // m)  # ceil
   mean = np.zeros((m, len(tokens)))

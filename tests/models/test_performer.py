@@ -1,4 +1,4 @@
-"""Performer against softmax attention and against its own estimate."""
+"""Compares Performer with softmax attention and with its own estimate."""
 
 import functools
 
@@ -12,7 +12,7 @@ from tests.helpers import mixer_oracle, small
 
 
 def _attend(xp, params, x, mask, kernel):
-  """Attention with weights kernel(q, k) / sum, q and k scaled."""
+  """Computes softmax attention with logits kernel(q, k) of scaled q and k."""
   q, k, v = (mixer_oracle.heads(xp, x, params[name])
              for name in ('query', 'key', 'value'))
   scale = q.shape[-1]**-0.25
@@ -28,7 +28,7 @@ def _exact(xp, params, x, mask):
 
 
 def _estimate(xp, params, x, mask, omega):
-  """Lemma 1 with the given frequencies [H, M, Dh], features one by one."""
+  """Computes Lemma 1 feature by feature, with frequencies omega [H, M, Dh]."""
 
   def log_kernel(q, k):
     phi_q, phi_k = (
@@ -60,7 +60,7 @@ def test_equals_the_estimate_of_its_frequencies(orthogonal):
 
 
 def _relu(xp, params, x, mask, omega):
-  """Section 4.3: (max(w . x, 0) + 0.001) / sqrt(M), features one by one."""
+  """Computes section 4.3: features (max(w . x, 0) + 0.001) / sqrt(M)."""
 
   def log_kernel(q, k):
     phi_q, phi_k = (
@@ -94,7 +94,7 @@ def test_what_it_cannot_do_is_refused(options, words):
 
 
 def _with_eps(xp, params, x, mask, omega, eps):
-  """The releases' features: exp(w . x - |x|^2 / 2 - top) + eps, one by one.
+  """Computes the releases' features exp(w . x - |x|^2 / 2 - top) + eps.
 
   top is the largest w . x of a query, or of all true keys of a head.
   """

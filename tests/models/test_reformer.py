@@ -1,4 +1,4 @@
-"""LSH attention against dense softmax over the sets its buckets define."""
+"""Compares LSH attention with dense softmax over the sets of its buckets."""
 
 import functools
 
@@ -19,14 +19,14 @@ lsh_attention = jax.jit(reformer.lsh_attention, static_argnums=4)
 
 
 def buckets_of(params, rotations, x):
-  """argmax [x R, -x R] in float64: [B, H, rounds, L]."""
+  """Returns argmax [x R, -x R], computed in float64: [B, H, rounds, L]."""
   qk = mixer_oracle.heads(np, np.float64(x), params['query_key'])
   rotated = np.einsum('blhd,hrdm->bhrlm', qk, np.float64(rotations))
   return np.argmax(np.concatenate([rotated, -rotated], -1), -1)
 
 
 def seen_by(buckets, mask, chunk):
-  """Bool [B, H, L, L] from the definition, with sets and loops."""
+  """Returns whether i sees j by the definition, bool [B, H, L, L]."""
   B, H, rounds, L = buckets.shape
   seen = np.zeros((B, H, L, L), bool)
   for b, h in np.ndindex(B, H):

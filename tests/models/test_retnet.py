@@ -1,4 +1,4 @@
-"""RetNet against its recurrence, token by token, in float64."""
+"""Compares RetNet with its recurrence, token by token, in float64."""
 
 import numpy as np
 import pytest

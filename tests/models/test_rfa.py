@@ -1,4 +1,4 @@
-"""Random feature attention against its equations in float64."""
+"""Compares random feature attention with its equations in float64."""
 
 import jax
 import jax.numpy as jnp
@@ -83,7 +83,7 @@ def test_sums_of_weights_keep_their_sign_and_never_come_near_zero(gated):
 
 
 def test_arc_cosine_features_have_the_kernel_in_closed_form():
-  """Cho and Saul 2009: (sin t + (pi - t) cos t) / pi, half of it here."""
+  """Compares with half of Cho and Saul's (sin t + (pi - t) cos t) / pi."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(1, 8, 1, 5))
   x /= np.linalg.norm(x, axis=-1, keepdims=True)
@@ -108,7 +108,7 @@ def test_many_features_give_softmax_attention_of_unit_vectors():
       np, mixer_oracle.attention(np, q, k, v, mask, 1.0), params['out'])
   got = mixer_oracle.apply(mixer, variables, x, mask)
   error = np.abs(got - want)[mask].max() / np.abs(want[mask]).max()
-  assert error < 0.05  # by 1 / sqrt(20,000) = 0.007 a weight
+  assert error < 0.05  # each weight is off by about 1 / sqrt(20,000) = 0.007
 
 
 def test_gates_have_no_kernel_and_no_first_position_to_read():

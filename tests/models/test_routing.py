@@ -1,4 +1,4 @@
-"""Routing attention against dense softmax within the clusters it defines."""
+"""Compares routing attention with dense softmax within its clusters."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""RWKV-7 against its recurrence, token by token, in float64."""
+"""Compares RWKV-7 with its recurrence, token by token, in float64."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ HEADS = 2
 
 
 def _one_way(xp, p, x, mask, reverse, first=None):
-  """Outputs before the projection, and values, both [B, L, D]."""
+  """Returns outputs before the projection, and values, both [B, L, D]."""
   x = xp.where(mask[..., None], x, 0)
   nothing = xp.zeros_like(x[:, :1])
   before = xp.concatenate(
@@ -102,7 +102,7 @@ def test_a_second_layer_mixes_in_the_values_of_the_first(direction):
 
 
 def _watched(direction, remat=False):
-  """The values that each of three blocks got and returned."""
+  """Returns the values that each of three blocks received and returned."""
   seen = []
 
   class Watched(Mixer):
@@ -144,7 +144,10 @@ def test_a_recomputed_encoder_hands_the_values_on():
 
 
 def test_start_of_the_decays():
-  """Between those of tokens that keep their state and that lose it fast."""
+  """Initial values of the second of four layers equal the authors'.
+
+  Decays start from -8 (keeps its state) to 3 (loses it fast).
+  """
   x, mask = mixer_oracle.ragged(3, width=64)
   p = Mixer(num_heads=1, layer=1, num_layers=4).init(
       jax.random.key(0), x, mask, train=False)['params']['pass']

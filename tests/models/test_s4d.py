@@ -1,4 +1,4 @@
-"""S4D against its recurrence, mode by mode, in float64."""
+"""Compares S4D with its recurrence, mode by mode, in float64."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""S5 against its recurrence, state by state, in float64."""
+"""Compares S5 with its recurrence, state by state, in float64."""
 
 import jax
 import numpy as np
@@ -47,7 +47,7 @@ def test_equals_its_recurrence(options):
 
 
 def test_start_is_that_of_hippo():
-  """The initial blocks V and V^H diagonalise HiPPO by its definition."""
+  """The initial A and B equal HiPPO-LegS, computed from its definition."""
   size, blocks = 8, 3
   n = np.arange(size)
   whole = np.zeros((size, size))
@@ -66,7 +66,7 @@ def test_start_is_that_of_hippo():
   params = mixer.init(jax.random.key(0), x, mask, train=False)['params']
   start = params['lambda_real'] + 1j * params['lambda_imaginary']
   np.testing.assert_allclose(start, np.tile(values, blocks), rtol=1e-5)
-  # V^H times a real matrix: from pairs of states back to real ones.
+  # V^H of a real matrix becomes real again if pairs of states are added.
   b = np.asarray(params['b'])[:size // 2]
   inner = vectors @ (b[..., 0] + 1j * b[..., 1])
   assert 0.2 < 2 * inner.real.std() * (size * blocks)**0.5 < 3

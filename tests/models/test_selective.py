@@ -1,4 +1,4 @@
-"""Selective attention against its equation, all pairs at once, in float64."""
+"""Compares selective attention with its equation for all pairs, in float64."""
 
 import functools
 

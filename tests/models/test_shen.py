@@ -1,4 +1,4 @@
-"""Efficient attention against its equation in float64."""
+"""Compares efficient attention with its equation in float64."""
 
 import functools
 
@@ -22,7 +22,7 @@ def oracle(xp, params, x, mask, normalization='softmax'):
   else:
     k = k * (mask / np.maximum(mask.sum(1, keepdims=True), 1))[..., None, None]
   o = xp.einsum('blhd,bshd,bshe->blhe', q, k, v)
-  # no output of the heads at padding
+  # Heads return 0 at padding.
   return mixer_oracle.merge(xp, o * mask[:, :, None, None], params['out'])
 
 
@@ -47,7 +47,7 @@ def test_large_keys_do_not_overflow():
   variables['params']['key']['bias'] += 300
   variables['params']['query']['bias'] -= 300
   y = mixer_oracle.apply(mixer, variables, x, mask)
-  # What all keys or all queries of a head share, changes nothing.
+  # A shift of all keys, or of all queries, of a head changes nothing.
   variables['params']['key']['bias'] -= 300
   variables['params']['query']['bias'] += 300
   np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""Sinkhorn attention against its equations in float64."""
+"""Compares Sinkhorn attention with its equations in float64."""
 
 import functools
 
@@ -15,14 +15,14 @@ SMALL = functools.partial(Mixer, num_heads=2, qkv_width=8, block_size=8,
 
 
 def blocks(xp, x, size):
-  """[B, L, ...] -> [B, N, size, ...], zero padded."""
+  """Cuts into zero-padded blocks: [B, L, ...] -> [B, N, size, ...]."""
   missing = -x.shape[1] % size
   x = xp.concatenate([x, xp.zeros((x.shape[0], missing, *x.shape[2:]))], 1)
   return x.reshape(x.shape[0], -1, size, *x.shape[2:])
 
 
 def normalise(xp, scores, block_mask, iterations):
-  """Alternate division by row and column sums, entries of tokens only."""
+  """Divides by row sums and column sums in turn; skips padded blocks."""
   both = block_mask[:, None, :, None] & block_mask[:, None, None, :]
   s = xp.where(both, xp.exp(scores), 0)
   for _ in range(iterations):
@@ -33,7 +33,7 @@ def normalise(xp, scores, block_mask, iterations):
 
 
 def attention(xp, q, k, v, mask, sort, size):
-  """One softmax over the own and the sorted block, via [L, 2 N size] masks."""
+  """Softmax over own and sorted blocks, under [L, 2 N size] masks."""
   B, L, H, Dh = q.shape
   keep = mask[:, :, None, None]
   kb, vb = (blocks(xp, xp.where(keep, x, 0), size) for x in (k, v))
@@ -92,7 +92,7 @@ def test_normalisation_equals_float64_and_approaches_doubly_stochastic():
 
 @pytest.mark.full
 def test_hard_permutation_is_softmax_under_a_mask():
-  """S = a permutation: own block and block p(n), dense under that mask."""
+  """With a permutation p as S, block n attends to the blocks n and p(n)."""
   rng = np.random.default_rng(0)
   L, size, permutation = 30, 8, [2, 3, 1, 0]  # no block sorted onto itself
   q, k, v = (rng.normal(size=(2, L, 2, 4)) for _ in range(3))
@@ -112,7 +112,7 @@ def test_hard_permutation_is_softmax_under_a_mask():
 
 
 def test_noise_is_added_before_the_temperature_divides(monkeypatch):
-  """The training output, given the noise."""
+  """A training output equals the oracle's with the same noise."""
   x, mask = mixer_oracle.ragged(40, 23, width=12)
   variables = mixer_oracle.init(SMALL(), x, mask)
   noise = np.random.default_rng(0).gumbel(size=(2, 5, 5))  # of each example

@@ -1,4 +1,4 @@
-"""Sliding windows against dense softmax under an explicit mask."""
+"""Compares sliding windows with dense softmax under an explicit mask."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sliding windows with one key-value head against dense softmax."""
+"""Compares multi-query sliding windows with dense softmax."""
 
 import pytest
 

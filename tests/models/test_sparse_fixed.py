@@ -1,4 +1,4 @@
-"""Fixed sparse attention against dense softmax under explicit masks."""
+"""Compares fixed sparse attention with dense softmax under explicit masks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Strided sparse attention against dense softmax under explicit masks."""
+"""Compares strided sparse attention with dense softmax under explicit masks."""
 
 import numpy as np
 import pytest

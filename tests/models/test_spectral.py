@@ -29,7 +29,7 @@ def _hadamard(width):
 
 
 def _frequencies(xp, name, params, constants):
-  """omega [H, F', Dh] and weights [H, F'] by the equations of the paper."""
+  """Returns omega [H, F', Dh] and weights [H, F'] by the paper's equations."""
   heads, width = params['query']['kernel'].shape[1:]
   if name.startswith('gmm'):
     noise = constants['noise']
@@ -75,7 +75,7 @@ def _features(xp, name, y, omega, weight):
 
 
 def _attend(xp, params, x, mask, kernel):
-  """Attention with weights kernel(q, k) [B, H, L, S], which is positive."""
+  """Computes attention with positive weights kernel(q, k), [B, H, L, S]."""
   q, k, v = (mixer_oracle.heads(xp, x, params[n])
              for n in ('query', 'key', 'value'))
   scale = q.shape[-1]**-0.25
@@ -108,7 +108,7 @@ def test_equals_the_estimate_of_its_frequencies(name):
 
 
 def _closed_form(name, params):
-  """The kernel [B, H, L, S] that endlessly many features give."""
+  """Returns the kernel of infinitely many features, [B, H, L, S]."""
 
   def kernel(q, k):
     q, k = (np.moveaxis(y, 2, 1) for y in (q, k))
@@ -134,12 +134,12 @@ def _closed_form(name, params):
 
 
 def _samples(name, num_features, params, x, mask, count):
-  """Outputs [count, B, L, D] for independent draws of the frequencies."""
+  """Returns outputs [count, B, L, D] for independent frequencies."""
   mixer = _mixer(name, num_features=num_features, redraw=True)
   constants = mixer_oracle.init(mixer, x, mask)['constants']
 
   def one(key):
-    if name.startswith('fastfood'):  # whose draw is its initial parameters
+    if name.startswith('fastfood'):  # its parameters are its random numbers
       variables = mixer.init(key, x, mask, train=False)
       own = {k: variables['params'][k] for k in ('scales', 'signs')}
       variables['params'] = {**params, **own}
@@ -155,7 +155,7 @@ def _samples(name, num_features, params, x, mask, count):
 @pytest.mark.parametrize('name', [
     'gmm_rks', *map(mixer_oracle.full, NAMES[1:])])
 def test_error_falls_as_1_over_root_m(name):
-  """To the closed form where there is one, else to very many features."""
+  """Compares with the closed form, or with very many features without one."""
   x, mask = mixer_oracle.ragged(24, 10, width=16)
   x *= 0.25
   params = mixer_oracle.init(_mixer(name, num_features=33), x, mask)['params']
@@ -176,7 +176,7 @@ def test_error_falls_as_1_over_root_m(name):
 
 @pytest.mark.full
 def test_fastfood_starts_as_gaussian_frequencies():
-  """Rows of N(0, I), whatever Dh: first and second moments."""
+  """Mean and second moments of rows are those of N(0, I), though Dh is 6."""
   x, mask = mixer_oracle.ragged(2, width=6)
   mixer = spectral.FastfoodPrf(num_heads=1, qkv_width=6, num_features=8)
 
@@ -195,9 +195,9 @@ def test_fastfood_starts_as_gaussian_frequencies():
 
 
 def test_fastfood_starts_with_lengths_that_are_independent():
-  """Squared lengths of rows, chi^2 of 8 degrees each: mean 8, variance 16.
+  """Squared lengths of rows are independent, chi^2 with 8 degrees each.
 
-  200 heads are draws of two blocks of 8 rows.
+  The mean is then 8 and the variance 16. Each of 200 heads gives 16 rows.
   """
   x, mask = mixer_oracle.ragged(2, width=6)
   mixer = spectral.FastfoodPrf(num_heads=200, qkv_width=1600, num_features=16)
@@ -222,7 +222,7 @@ def test_walsh_hadamard(width):
 @pytest.mark.full
 @pytest.mark.parametrize('name', NAMES)
 def test_redraw_and_longer_padding(name):
-  """A new draw for each training step; padding is not read."""
+  """Each training step draws new noise, and padding is not read."""
   x, mask = mixer_oracle.ragged(40, 12, width=16)
   mixer = _mixer(name, num_features=33, redraw=True)
   variables = mixer_oracle.init(mixer, x, mask)

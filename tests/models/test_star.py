@@ -1,4 +1,4 @@
-"""Star Attention against its two phases, block by block."""
+"""Compares Star Attention with its two phases, block by block."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.helpers import mixer_oracle, sparse_oracle
 
 
 def _merged(xp, q, k, v, mask, block):
-  """Phase 2: the softmaxes of all blocks, merged by their log-sum-exp."""
+  """Computes phase 2: merges the softmaxes of all blocks by log-sum-exp."""
   outs, sizes = [], []
   for start in range(0, k.shape[1], block):
     part = slice(start, start + block)

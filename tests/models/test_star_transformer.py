@@ -1,4 +1,4 @@
-"""Star-Transformer against its update rule, node by node."""
+"""Compares Star-Transformer with its update rule, node by node."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from tests.helpers import mixer_oracle
 
 
 def _multi_attention(xp, params, name, query, context):
-  """Nodes with states [N, D], each attending to its own nodes [N, K, D]."""
+  """Attends from N nodes [N, D], each to its own K nodes [N, K, D]."""
   q, k, v = (
       xp.einsum('nkd,dhe->nkhe', y, params[f'{name}_{kind}']['kernel']) +
       params[f'{name}_{kind}']['bias'] for y, kind in (
@@ -55,18 +55,18 @@ def _oracle(rounds):
 def test_equals_the_update_rule(rounds):
   x, mask = mixer_oracle.ragged(9, 6, 2, 1, 0, width=16)
   mask &= np.arange(9) != 3  # a hole: its neighbours become neighbours
-  # Where ReLU leaves little, LayerNorm divides by little: gradients are of
-  # differences of float32 numbers, times up to a hundred in each round.
+  # If ReLU leaves little, LayerNorm divides by little. This may magnify
+  # float32 rounding errors a hundredfold in each round.
   mixer_oracle.check(Mixer(num_heads=2, qkv_width=4, rounds=rounds),
                      _oracle(rounds), x, mask, tolerance=1e-4)
 
 
 @pytest.mark.full
 def test_two_rounds_reach_everywhere_and_one_does_not():
-  """Beyond the neighbours there is only the relay, at first a mean."""
+  """Far tokens reach a node only through the relay, at first a mean."""
   x, mask = mixer_oracle.ragged(20, width=6)
   other = x.copy()
-  # Changes no mean: what is far is told apart by the relay's attention only.
+  # Two tokens swap, which keeps the mean: only the relay's attention sees it.
   other[0, 10], other[0, 14] = x[0, 14], x[0, 10]
   for rounds, differs in ((1, False), (2, True)):
     mixer = Mixer(num_heads=2, qkv_width=4, rounds=rounds)

@@ -1,4 +1,4 @@
-"""JAX's strict modes change no program of a model, and stop none."""
+"""Tests that JAX's strict modes neither change nor stop a model's program."""
 
 import functools
 
@@ -13,16 +13,16 @@ MODELS = models.names()
 
 
 def steps(config):
-  """The operations of the steps of training and of evaluation, in order."""
+  """Returns the operations of a training and an evaluation step, in order."""
   p = small.make(config)
   return [list(operations(step))
           for step in (p.compile_train(), p.compile_eval())]
 
 
 def operations(jaxpr):
-  """Name, operands and results of each, with those inside of it.
+  """Yields name, operands and results of each operation, nested ones too.
 
-  The text of a jaxpr depends on which of its parts were traced before.
+  The text of a jaxpr would depend on which of its parts were traced before.
   """
   jaxpr = getattr(jaxpr, 'jaxpr', jaxpr)
   for e in jaxpr.eqns:
@@ -39,7 +39,7 @@ def is_jaxpr(value):
 
 
 def check(config):
-  jax.clear_caches()  # what was traced in the other mode
+  jax.clear_caches()  # forgets programs traced in the other mode
   with (jax.numpy_rank_promotion('raise'),
         jax.numpy_dtype_promotion('strict')):
     strict = steps(config)
@@ -49,7 +49,7 @@ def check(config):
 
 @pytest.fixture(autouse=True)
 def traced(monkeypatch):
-  """Nothing is compiled."""
+  """Lets `Program` trace its functions without compiling them."""
   def trace(self, function, *shapes, **_):
     with jax.set_mesh(self.mesh):
       return jax.make_jaxpr(function)(*shapes)

@@ -1,4 +1,4 @@
-"""Synthesizer's variants against their equations in float64."""
+"""Compares Synthesizer's variants with their equations in float64."""
 
 import functools
 import math
@@ -18,7 +18,7 @@ def _hidden(xp, x, dense):
 
 
 def _logits(xp, params, x, variant):
-  """[B, H, L, L] from the paper's definitions, entry by entry."""
+  """Returns logits [B, H, L, L] by the paper's definitions."""
   batch, length, _ = x.shape
   if variant == 'dense':
     hidden = _hidden(xp, x, params['hidden'])
@@ -78,7 +78,7 @@ def test_content_of_padding_changes_nothing(variant):
 
 
 def test_numbers_of_parameters():
-  """Table 1 of the paper, without biases: d^2 + dL, L^2, ..., 2 L k."""
+  """Counts without biases are those of the paper's table 1."""
   x, mask = mixer_oracle.ragged(43, width=16)
   a = math.isqrt(43)
   want = {'dense': 16 * 12 + 43 * 12,
@@ -98,7 +98,7 @@ def test_numbers_of_parameters():
 @pytest.mark.parametrize('variant, drawn', [
     ('random', {'R'}), ('factorised_random', {'R1', 'R2'})])
 def test_fixed_logits_are_no_parameters(variant, drawn):
-  """Section 3.1.2 and 3.1.4: trainable or fixed; all else is the same."""
+  """Fixed logits change neither the output nor other gradients."""
   x, mask = mixer_oracle.ragged(11, width=16)
   learned, fixed = (_mixer(variant, trainable=t) for t in (True, False))
   kept = mixer_oracle.init(fixed, x, mask)

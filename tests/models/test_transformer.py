@@ -1,4 +1,4 @@
-"""The Transformer's mixer against softmax(Q K^T / sqrt(Dh)) V in float64."""
+"""Compares the Transformer with softmax(Q K^T / sqrt(Dh)) V in float64."""
 
 import jax
 import jax.numpy as jnp

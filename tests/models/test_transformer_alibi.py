@@ -1,4 +1,4 @@
-"""ALiBi against its equation, pair by pair, in float64."""
+"""Compares ALiBi with its equation, pair by pair, in float64."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The rotary Transformer in float64, and that it does see distances."""
+"""Compares the rotary Transformer with float64; order must matter to it."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def test_equals_float64():
 
 
 def test_the_order_of_tokens_matters():
-  """Without positions, tokens in another order give the same in that order."""
+  """Tokens in another order change outputs, although no positions are added."""
   x, mask = mixer_oracle.ragged(20, width=8)
   mixer = Mixer(num_heads=2, qkv_width=8)
   variables = mixer_oracle.init(mixer, x, mask)

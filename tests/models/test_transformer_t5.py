@@ -1,4 +1,4 @@
-"""T5 attention against its equation, pair by pair, in float64."""
+"""Compares T5 attention with its equation, pair by pair, in float64."""
 
 import math
 
@@ -12,7 +12,7 @@ from tests.helpers import mixer_oracle
 
 
 def _bucket(distance, num_buckets, max_distance):
-  """As the paper's code has it, one number at a time."""
+  """Returns the bucket of one distance, as in the paper's code."""
   half = num_buckets // 2
   first = half if distance > 0 else 0
   distance = abs(distance)

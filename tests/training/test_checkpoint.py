@@ -314,10 +314,10 @@ def test_arrays_that_are_others_are_not_called_damaged(two):
     checkpoints.restore_last({'step': np.array(0)})
   with pytest.raises(UserError, match='it has no v'):
     checkpoints.restore_last({**_state(0), 'v': np.zeros(3)})
-  with pytest.raises(UserError, match=r'w is \[.*\] in it, and \[2, 9\]'):
+  with pytest.raises(UserError, match=r'w is \[.*\] in .*, \[2, 9\] in'):
     checkpoints.restore_last({**_state(0), 'w': np.zeros((2, 9))})
   narrow = {**_state(0), 'w': np.zeros(3000, np.float16)}
-  with pytest.raises(UserError, match='w is float32 in it, and float16 by'):
+  with pytest.raises(UserError, match='w is float32 in .*, float16 in'):
     checkpoints.restore_last(narrow)
   checkpoints.close()
   assert not (two / 'damaged').exists()
