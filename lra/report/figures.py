@@ -80,8 +80,8 @@ def task_figures(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
         f'{name}_speed.svg',
         f'{title}: test accuracy against speed; the area of a mark is the '
         'memory', 'speed',
-        (f'{title}, {shown[0].table.title[:48]}: accuracy, speed and memory of '
-         f'that step (area){_left_out(rows)}', list(map(_mark, shown)),
+        (f'{title}, {shown[0].table.title[:48]}: accuracy against speed (area: '
+         f'memory of a step){_left_out(rows)}', list(map(_mark, shown)),
          {name: speeds.faster[name] for name in models},
          {name: speeds.memory[name] for name in models}, speeds.what)))
   return found
