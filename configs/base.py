@@ -30,7 +30,7 @@ from lra.errors import UserError
 _FLAGS = (bool, int, float, str, tuple)
 _Op = collections.namedtuple('_Op', ['fn', 'args'])
 
-# Fields derived from others unless a protocol sets them.
+# Fields that are derived from other fields unless a protocol sets them.
 _FOLLOWING = {
     'encoder.embedding_std': lambda encoder: derived(
         lambda width: width ** -0.5, encoder.get_ref('width')),

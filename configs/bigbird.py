@@ -2,8 +2,8 @@
 
 python run_lra.py --config=configs/bigbird.py:listops_mini
 
-Blocks of 64. A query sees 3 blocks in its window, 2 global and 3 random ones,
-as in the paper's base model (appendix E, internal construction) and in the Long
+Blocks of 64. A query sees 3 blocks in its window, 2 global and 3 random ones.
+So do the paper's base model (appendix E, internal construction) and the Long
 Range Arena release. On listops_mini a query sees all blocks, since there are
 only a few of 8 tokens each.
 """

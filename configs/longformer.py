@@ -14,5 +14,5 @@ def get_config(arg=''):
   config = base.get_config(arg, 'longformer')
   config.model.window = base.by_size(config, 512, mini=64)
   config.model.num_global = 1
-  del config.model.dilation  # 1
+  del config.model.dilation  # always 1
   return config

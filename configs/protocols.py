@@ -128,7 +128,8 @@ def _join(*settings: dict) -> dict:
 
 # The mini tasks have the same size under every protocol; two CPU cores train
 # them in minutes. Models that small underfit, so there is no dropout. A few
-# sequences of 512 tokens at a time fit in a CPU's caches: twice as fast.
+# sequences of 512 tokens at a time fit in a CPU's caches,
+# which is twice as fast.
 _MINI = dict(
     listops_mini=dict(
         dtype='float32',
@@ -282,8 +283,9 @@ _NYSTROM_RETRIEVAL = _join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
 
 # These four lengths leave less padding than any other four: 60% of the
 # positions of ListOps and 44% of Text are computed. A core's caches hold two
-# examples. So on two cores a step of simpletron on ListOps takes 0.39 s (with
-# four at a time 0.51 s), its validation 3.6 s (with eight at a time 8.2 s).
+# examples. So on two cores a step of simpletron on ListOps takes 0.39 s, but
+# 0.51 s with four examples at a time. Its validation takes 3.6 s, but 8.2 s
+# with eight at a time.
 _NYSTROM = dict(
     listops=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
         train=dict(steps=5000, warmup_steps=1000, eval_every=50,
@@ -507,7 +509,7 @@ TASK_ARGUMENTS = {
     ('metala', 'listops'): dict(direction='causal'),
     ('metala', 'text'): dict(direction='causal'), **_BOTH_WAYS}
 
-# (protocol, mixer it is named after) -> task -> arguments of this mixer.
+# (protocol, its own mixer) -> task -> arguments of this mixer.
 _S4D_PIXELS = dict(state_dim=64, tied=False)
 _S5_PAIRS = dict(state_dim=256, blocks=16, activation='half_glu1',
                  c_init='truncated')

@@ -56,7 +56,7 @@ def _write_all(contents):
   staged = []
   try:
     for path, data in contents.items():
-      # The target of a link is written, and the link stays.
+      # A link stays: its target is written instead.
       path = pathlib.Path(os.path.realpath(path))
       if os.path.lexists(path) and not path.is_file():
         raise UserError(
@@ -120,7 +120,7 @@ def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
   """
   with opened(path) as f:
     size = os.fstat(f.fileno()).st_size
-    data = f.read(most + 1) if size <= most else b''  # it may be growing
+    data = f.read(most + 1) if size <= most else b''  # the file may be growing
   if max(size, len(data)) > most:
     raise OSError(
         errno.EFBIG, f'it has more than {most:,} bytes', os.fspath(path))

@@ -23,7 +23,7 @@ def _visible(letter):
   kind = unicodedata.category(letter)
   if kind in _BLANK:
     return ' '
-  # The last two of each plane are no letters, and XML forbids them.
+  # The last two characters of each Unicode plane are forbidden in XML.
   return '' if kind in _NOTHING or ord(letter) & 0xFFFE == 0xFFFE else letter
 
 

@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Files of this package: baselines, published results, counts, speeds.
 PACKAGED = ROOT / 'lra' / 'results'
 
-# A URL, also one that pathlib has made a path: it turns // into /.
+# A URL, even after pathlib has turned its // into /.
 _URL = re.compile(
     r'[a-z][a-z0-9+.-]*://|'
     r'(gs|s3|hdfs|https?|ftp|file|abfss?|az|hf):/', re.IGNORECASE)

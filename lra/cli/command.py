@@ -22,7 +22,7 @@ from lra.system.terminal import say
 
 _HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
 _HELP_FULL = {'-helpfull', '--helpfull'}
-_LONGEST = 1000  # characters of a sentence about flags
+_LONGEST = 1000  # most characters of an error about flags
 _LONGEST_PATH = 200
 
 
@@ -69,7 +69,7 @@ def run(command, usage=Words, summary: str = '') -> None:
         app.run(lambda argv: sys.exit(command(*argv[1:])),
                 flags_parser=lambda argv: _parse_flags(argv, usage))
     finally:
-      sys.stdout.flush()  # a full disk is found here, not as Python ends
+      sys.stdout.flush()  # here a full disk still gives an error
   except UserError as e:
     fail(str(e))
   except signals.Stop:
@@ -237,7 +237,7 @@ def use_compile_cache(folder: str | None = None) -> None:
           f'({getattr(e, "strerror", None) or e}): choose another folder with '
           '--compile_cache.')
       return
-    # A disk may fill up: programs that are not kept are compiled again.
+    # If the disk fills up, programs are compiled again: this needs no warning.
     warnings.filterwarnings('ignore', '.*persistent compilation cache')
     jax.config.update('jax_compilation_cache_dir', str(path))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)

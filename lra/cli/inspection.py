@@ -11,7 +11,7 @@ from lra.records.result import Result
 from lra.report import statistics
 from lra.report.rows import Row, shown
 
-_LINE = 60  # characters of an example that are printed
+_LINE = 60  # most characters to print of an example
 
 
 def evaluate(folder: pathlib.Path) -> str:

@@ -50,7 +50,7 @@ def train(experiment) -> int:
     codes.append(EXIT['stopped' if result is None else result.status])
     if codes[-1] == EXIT['oom'] and distributed.is_multiprocess():
       print(summary(result, folder))
-      distributed.leave(codes[-1])  # others may have memory and still run
+      distributed.leave(codes[-1])  # other processes may still run
     if not distributed.is_leader():
       continue
     if result is None:
@@ -76,7 +76,7 @@ def _ended(trained, errors):
     yield from trained
   except UserError as error:
     if distributed.is_multiprocess():
-      raise  # at once: the others may wait for this process
+      raise  # other processes may wait for this one
     errors.append(error)
 
 
@@ -314,10 +314,10 @@ def check_finished(folder: pathlib.Path, config: dict,
         f'{folder / "result.json"} belongs to another run (it differs in '
         f'{rows.listed(differ)}): delete it, or choose another --workdir.')
   metrics, drawn = folder / 'metrics.jsonl', folder / 'curves.png'
-  if metrics.exists() and not drawn.exists():  # killed in between
+  if metrics.exists() and not drawn.exists():  # killed before drawing
     try:
       curves.plot(metrics, drawn, result.baselines)
-    except UserError as e:  # the result is valid without them
+    except UserError as e:  # the result is valid without curves
       say(f'No curves: {e}')
 
 

@@ -98,7 +98,7 @@ def _asked(inspection, paths):
 def listing() -> str:
   """Returns models, by family, with parameter counts; and tasks with protocols.
 
-  The counts are those of the default protocol of each task.
+  Models are counted under the default protocol of each task.
   """
   from configs import base
   from lra import tasks

@@ -188,12 +188,12 @@ for _flag in ('bundle', 'from_bundle'):
         [_flag, _other], lambda values: not all(values.values()),
         f'--{_flag} is for a sweep that runs here: leave out --{_other}')
 
-# Flags that name a file or a folder; the shell leaves the ~ of --flag=~ alone.
+# Flags that name a file or a folder. The shell does not expand ~ in --flag=~.
 _PATHS = ('bundle', 'curves', 'evaluate', 'from_bundle', 'html', 'page',
           'predict', 'results_dir', 'workdir')
 _RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
          'replace', 'results_dir')
-# Each command by the flag that selects it, and its other flags.
+# Flag that selects a command -> the other flags of the command.
 COMMANDS = {
     'list': (),
     'leaderboard': ('html', 'page', 'results_dir'),

@@ -80,7 +80,7 @@ def _as_flags(changes):
 
 
 def _shown(flags):
-  """Returns flags that a reader can see whole; refuses others."""
+  """Returns the flags; UserError if one has characters that do not show."""
   for flag in flags:
     if not flag.isprintable() or '  ' in flag:
       raise UserError(f'{flag.split("=")[0]!r} has a value that a command line '
@@ -111,7 +111,7 @@ def _follows_seed(model):
   try:
     one, other = (_made(f'{model}.py:listops_mini', (f'{_SEED}{seed}',))
                   for seed in (1, 2))
-  except Exception:  # each run reports the error
+  except Exception:  # each run will report the error
     return True
   return one | {'seed': 2} != other
 
@@ -125,7 +125,7 @@ def _made(made, flags):
 
 
 def _text(value):
-  """Returns a value as the flag of its field reads it."""
+  """Returns a value as text that the flag of its field can parse."""
   return value if isinstance(value, str) else repr(_tuples(value))
 
 

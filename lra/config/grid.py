@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from lra.errors import UserError
 
 _CLOSING = {'(': ')', '[': ']', '{': '}'}
-# A text in quotes, a character behind a backslash, characters without a special
-# meaning, or one character.
+# A text in quotes, a character after a backslash, characters without a special
+# meaning, or any one character.
 _TOKEN = re.compile(
     r'''"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\,#()\[\]{}]+|.''',
     re.DOTALL)
-MOST_RUNS = 10_000  # per command, which makes all configs before it begins
+MOST_RUNS = 10_000  # most runs of a command, which makes all configs first
 _MANY_RUNS = 200
 
 

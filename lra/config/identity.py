@@ -40,7 +40,7 @@ def flatten(config: dict, prefix: str = '') -> dict:
 
 
 def with_sizes(flat: dict) -> dict:
-  """Replaces batch sizes of 0 by those of a CPU.
+  """Replaces batch sizes of 0 by the sizes for a CPU.
 
   Earlier versions had one size for every machine, that of a CPU. So a config
   that leaves the size to the machine is the same experiment as before.

@@ -7,8 +7,8 @@ from lra.config import grid
 from lra.config.fields import COUNT
 from lra.errors import UserError
 
-MOST = 1000  # seeds at a time
-_LONGEST = 60  # characters of the seeds that a message shows
+MOST = 1000  # most seeds of a command
+_LONGEST = 60  # most characters of seeds in a message
 
 
 def parse(text: str) -> list[int]:

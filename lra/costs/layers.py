@@ -51,7 +51,7 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
   weights = (3 + projected) * 4 * width * width
   if direction == 'both':
     tensors += 15 + 4 * projected + (name == 'lightning')
-    weights *= 3  # read in both passes, and their gradients
+    weights *= 3  # both passes read them, and their gradients are written
   return tensors * tensor + weights
 
 

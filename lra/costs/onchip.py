@@ -50,7 +50,7 @@ LARGE = {
     'layers': {'batch': 32, 'length': 4096, 'heads': layers.HEADS,
                'calls': 30, 'copy': benchmark.LARGE['copy']},
 }
-# For a CPU, to check that the script runs from end to end.
+# Sizes for a CPU, to check that the script runs from end to end.
 SMALL = {
     'errors': [Case(65, 2, 16, 'float32', 'ragged')],
     'kernels': benchmark.SMALL,
@@ -230,7 +230,7 @@ def _layers(sizes, before, save):
           rows = layer.rows(found['copy_bytes_per_s'])
           found['rows'] += rows
           save(found)
-          # Traced after the times are saved, because a profiler that does not
+          # Trace only now that the times are saved: a profiler that does not
           # suit the driver may end the process.
           for row in rows:
             row.update(layer.traced(row['asked']))
@@ -315,7 +315,7 @@ class Layer:
       return layers.counted(
           self._programs[kernel][0].as_text(), which['layer'], which['pass'],
           which['H'] * which['Dh'], batch=which['B'], length=which['L'])
-    except Exception as e:  # the times are worth more than the count
+    except Exception as e:  # keep the times without a count
       return {'not_counted': f'{type(e).__name__}: {e}'}
 
   def traced(self, kernel):
@@ -332,7 +332,7 @@ class Layer:
     run, given = self._programs[kernel]
     try:
       return {'trace': trace.by_kernel(run, *given)}
-    except Exception as e:  # the times are safe already
+    except Exception as e:  # the times are saved already
       return {'not_traced': f'{type(e).__name__}: {e}'}
 
 

@@ -1,4 +1,4 @@
-"""Makes batches of prepared arrays, a pure function of seed and step."""
+"""Makes batches of prepared arrays; a batch depends only on seed and step."""
 
 import functools
 from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from lra.errors import UserError
 # Fields that a group of `config.optim.groups` may override.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
 
-_LONGEST = 100  # characters of a value in a message
+_LONGEST = 100  # most characters of a value in a message
 _LIMITS = ('low', 'high', 'above', 'below', 'choices')
 _KINDS = {bool: 'True or False', str: 'text', tuple: 'a tuple',
           int: 'a whole number', float: 'a finite number'}
@@ -168,7 +168,7 @@ def _is(value, kind):
   if kind is float:
     return isinstance(value, float) and math.isfinite(value) or (
         type(value) is int)
-  if kind is tuple:  # JSON has lists only
+  if kind is tuple:  # JSON has lists instead
     return isinstance(value, (tuple, list))
   return type(value) is kind
 

@@ -116,7 +116,7 @@ def _get_config(path):
   return module.get_config
 
 
-# A page makes hundreds of configs of the same files.
+# Cached, because a page makes hundreds of configs from the same files.
 _compiled = functools.lru_cache(maxsize=100)(
     functools.partial(compile, mode='exec'))
 

@@ -21,7 +21,7 @@ from lra.nn.mixer import HeadMixer
 FAMILY = 'dense'
 COST = 'O(L^2 D) time with a division each, O(L) memory'
 GROWTH = {'time': 2, 'memory': 1}
-TILE = 64  # queries and keys of a tile
+TILE = 64  # number of queries, and of keys, in a tile
 # Queries and keys are clipped to +-40, so that exp(2 q) and exp(2 k) are
 # neither 0 nor infinite. Their product may be, but it is never infinity times
 # 0.

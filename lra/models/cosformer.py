@@ -1,6 +1,6 @@
 """cosFormer: ReLU features, with weights that fade with distance as a cosine.
 
-cos(a - b) = cos a cos b + sin a sin b turns the weight of two positions into a
+Since cos(a - b) = cos a cos b + sin a sin b, the weight of two positions is a
 dot product of features, so attention stays linear in L. N sets how fast weights
 fade. It is the padded length, even if `config.train.lengths` cuts padding off:
 outputs depend on the amount of padding, not on its content. A query whose dot

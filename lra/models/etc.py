@@ -10,12 +10,12 @@ vector. The paper adds global tokens to the input, for example one per sentence.
 The inputs here have no sentences, so the first tokens are global.
 
 `sharing` sets which of the four pieces share projections. With `all` they share
-one set. With `sides` the pieces of long queries share one set, those of global
-queries another. With `none` each piece has its own keys and values. All pieces
-share the output projection. The authors' code differs in three points. Its
-default is `sides`. It adds a learned number for each relation and head to the
-logits, which is not in the paper's equations. The standard deviation of its
-initial vectors is that of keys, 0.5; here it is 0.02.
+one set. With `sides` the two pieces of long queries share one set, the two
+pieces of global queries another. With `none` each piece has its own keys and
+values. All pieces share the output projection. The authors' code differs in
+three points. Its default is `sides`. It adds a learned number for each relation
+and head to the logits, which is not in the paper's equations. The standard
+deviation of its initial vectors is that of keys, 0.5; here it is 0.02.
 
 Equation: softmax over { j : |i - j| <= r or j global } of
   q_i (k_j + a_ij) / sqrt(Dh), all j if i is global; a_ij = a_clip(j - i, k)
@@ -51,7 +51,7 @@ class Mixer(HeadMixer):
     max_distance: largest distance with a vector of its own, k; larger distances
       share that vector.
     sharing: which of the four pieces of attention share projections: `all`,
-      `sides` or `none`.
+      `sides` (the pieces of one kind of query) or `none`.
   """
   radius: int = fields.argument(84, low=0, high=fields.MANY)
   num_global: int = fields.argument(1, low=0, high=fields.MANY)
@@ -192,7 +192,7 @@ def _by_distance(scores_xIxV, apart_IxK):
   row = jnp.concatenate([
       jnp.broadcast_to(scores_xIxV[..., :1], (*lead, low - first)),
       scores_xIxV[..., low + k:high + k + 1],
-      # One more than the number of distances, so that rows shift.
+      # One entry more than there are distances, so that rows shift.
       jnp.broadcast_to(scores_xIxV[..., -1:], (*lead, last - high + 1))], -1)
   flat = row.reshape(*lead[:-1], -1)[..., block - 1:-1]
   return flat.reshape(*lead, -1)[..., :keys]

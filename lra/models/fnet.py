@@ -25,7 +25,7 @@ import jax.numpy as jnp
 FAMILY = 'no attention'
 COST = 'O(L D log(L D))'
 GROWTH = {'time': 1, 'memory': 1}
-MIXES_PADDING = True  # a transform of one padded length
+MIXES_PADDING = True  # the transform depends on the padded length
 
 
 class Mixer(nn.Module):

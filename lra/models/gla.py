@@ -5,7 +5,7 @@ keeps them near 1. Keys are half as wide as the input. Each head is normalised
 by its root mean square, with one scale for all heads, as in the authors' later
 code; the paper has LayerNorm there, and a bias in the output gate.
 
-`conv_width` puts a short convolution with SiLU behind the projections of
+`conv_width` puts a short convolution with SiLU after the projections of
 queries, keys and values. A bidirectional layer runs the recurrence, and these
 convolutions, once from each end with the same parameters; this is not in the
 paper.

@@ -80,7 +80,6 @@ class Mixer(HeadMixer):
 
 
 def _feature(x):
-  """Returns elu(x) + 1 in float32."""
   return jax.nn.elu(x.astype(jnp.float32)) + 1
 
 

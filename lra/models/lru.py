@@ -102,7 +102,7 @@ class Mixer(direction.DirectedMixer):
           f'config.model.r_min={self.r_min} is not below '
           f'config.model.r_max={self.r_max}: choose a smaller r_min.')
     low, high = self.r_min**2, self.r_max**2
-    tiny = jnp.finfo(jnp.float32).tiny  # a logarithm of 0 is not finite
+    tiny = jnp.finfo(jnp.float32).tiny  # keeps the logarithm finite
 
     def uniform(key):
       return jax.random.uniform(key, (self.state_dim,), minval=tiny)

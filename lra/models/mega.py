@@ -36,8 +36,8 @@ COST = 'O(L^2 D) time, O(L D) memory'
 GROWTH = {'time': 2, 'memory': 1}
 
 ATTENTIONS = ('softmax', 'laplace')
-ROWS = 128  # queries at a time
-STD = 0.02  # of initial weights
+ROWS = 128  # queries processed at a time
+STD = 0.02  # standard deviation of initial weights
 
 
 class Mixer(direction.DirectedMixer):
@@ -230,6 +230,6 @@ def _weights(products, bias, seen, width, attention):
     weights = jnp.where(seen, jnp.exp(logits - top), 0)
     return weights / jnp.maximum(weights.sum(-1, keepdims=True), 1e-30)
   count = jnp.maximum(seen.sum(-1, keepdims=True), 1).astype(products.dtype)
-  # The authors' mean and deviation, sqrt(1 / 2) and 1 / sqrt(4 pi).
+  # The authors' rounded constants sqrt(1 / 2) and 1 / sqrt(4 pi).
   scaled = (products / count + bias - 0.707107) / (0.282095 * math.sqrt(2))
   return jnp.where(seen, (1 + jax.lax.erf(scaled)) / 2, 0)

@@ -70,7 +70,7 @@ class Mixer(NormalisedMixer):
 
   def state_size(self, width: int) -> int:
     return super().state_size(width) + self.num_heads * direction.passes(
-        self.direction)  # m
+        self.direction)  # the last term is for m
 
   @nn.compact
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,

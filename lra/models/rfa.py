@@ -12,9 +12,9 @@ larger sigma. The size of this sum is kept at or above a hundredth of its value
 for weights of 1, far below the error; its sign stays. The paper's other
 features (`arccos`) are never negative.
 
-The authors' code has a fixed pool of frequencies to draw from, a temperature,
-features times 0.1, and normalisers of at least 1 (0.001 in its causal form). It
-has neither the gates nor the arc-cosine features.
+The authors' code draws from a fixed pool of frequencies, has a temperature, and
+multiplies features by 0.1. Its normalisers are at least 1 (0.001 in its causal
+form). It has neither the gates nor the arc-cosine features.
 
 Equation: phi(q_i) sum_j phi(k_j)^T v_j / phi(q_i) sum_j phi(k_j),
   phi(x) = [cos(w_m . x), sin(w_m . x)] / sqrt(M) or, arccos,

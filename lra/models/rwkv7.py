@@ -35,7 +35,7 @@ GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla',)
 
 EPS = 1e-5  # epsilon of the norm is this times the width of a head
-# The share of the token before grows over the channels with these exponents.
+# Exponents with which the share of the previous token grows over the channels.
 SHARES = {'r': 0.2, 'w': 0.9, 'k': 0.7, 'v': 0.7, 'a': 0.9, 'g': 0.2}
 # Ranks of projections: these numbers times sqrt(D), in steps of 32.
 RANKS = {'w': 2.5, 'a': 2.5, 'v': 1.7, 'g': 5.0}

@@ -23,7 +23,7 @@ from lra.nn.mixer import HeadMixer
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L D + L^2 / 128) memory'
 GROWTH = {'time': 2, 'memory': 1}
-ROWS = 128  # queries at a time
+ROWS = 128  # queries processed at a time
 
 
 class Mixer(HeadMixer):

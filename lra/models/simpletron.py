@@ -30,8 +30,8 @@ class Mixer(LinearMixer):
   op = 'simpletron'
   operations = (kernels.simpletron_attention,
                 kernels.simpletron_attention_packed)
-  skip = False  # True: x is added to the heads ("-Res")
-  output_projection = False  # True: a dense layer follows ("-ResL")
+  skip = False  # whether x is added to the heads ("-Res")
+  output_projection = False  # whether a dense layer follows ("-ResL")
 
   def kernel_for(self, length, width):
     if self.qkv_width != width:

@@ -24,9 +24,9 @@ MIXES_PADDING = True  # with stride 0, s depends on the padded length
 class Strided(PatternMixer):
   """Sparse Transformer (strided): half the heads look near, half in strides.
 
-  The first half of the heads sees the window |i - j| < s, the second half every
-  s-th position, computed by reshaping to [L / s, s]. With s near sqrt(L) any
-  position reaches any other in two steps.
+  The first half of the heads sees the window |i - j| < s. The second half sees
+  every s-th position, computed by reshaping to [L / s, s]. With s near sqrt(L)
+  any position reaches any other in two steps.
 
   Equation: softmax over { j : |i - j| < s } of q_i k_j / sqrt(Dh) in one half
     of the heads, { j : (i - j) mod s = 0 } in the other

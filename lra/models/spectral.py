@@ -46,7 +46,7 @@ class SpectralMixer(features.FeatureMixer):
   """
   num_features: int = fields.argument(256, low=2, high=fields.MANY)
   redraw: bool = True
-  positive = False  # True: exponential features; False: cosines and sines
+  positive = False  # whether features are exponentials, not cosines
 
   def density(self, num_frequencies: int, head_width: int, train: bool
               ) -> tuple[jax.Array, jax.Array]:
@@ -198,15 +198,15 @@ class GenerativePrf(GenerativeRks):
 class FastfoodRks(SpectralMixer):
   """FastFood-RKS: linear attention with a learned FastFood kernel, cosines.
 
-  The frequencies are the rows of S H G P H B / sqrt(W), in stacked blocks of
-  width W, the first power of two that is at least Dh. H is the Walsh-Hadamard
-  matrix, P a random permutation; S, G, B are learned diagonals per head. They
-  start as FastFood's estimate of the Gaussian kernel exp(-|x - y|^2 / 2): B
-  random signs, G ~ N(0, 1), S = chi_W / |G|, so that each row starts as N(0,
-  I). The frequency 0 adds 1 to the kernel so that no weight is negative, as in
-  the released code. That code starts the diagonals near 0. It has Dh
-  frequencies, shared by the heads, and redraws P in each step. Here each head
-  has its own frequencies, in as many blocks as M needs.
+  The frequencies are the rows of S H G P H B / sqrt(W), in stacked blocks. The
+  width W of a block is the first power of two that is at least Dh. H is the
+  Walsh-Hadamard matrix, P a random permutation; S, G, B are learned diagonals
+  per head. They start as FastFood's estimate of the Gaussian kernel exp(-|x -
+  y|^2 / 2): B random signs, G ~ N(0, 1), S = chi_W / |G|, so that each row
+  starts as N(0, I). The frequency 0 adds 1 to the kernel so that no weight is
+  negative, as in the released code. That code starts the diagonals near 0. It
+  has Dh frequencies, shared by the heads, and redraws P in each step. Here each
+  head has its own frequencies, in as many blocks as M needs.
 
   The transform is applied to the identity once per step and not to every token,
   because a matmul of width Dh is faster there.

@@ -99,7 +99,7 @@ class Mixer(HeadMixer):
     o_BxLxD = layers.Projection(
         o_BxLxHxDh.shape[2:], x_BxLxD.shape[-1:], self.dtype,
         name=f'{name}_out')(o_BxLxHxDh)
-    with jax.numpy_dtype_promotion('standard'):  # Flax relies on it
+    with jax.numpy_dtype_promotion('standard'):  # Flax relies on this
       return nn.LayerNorm(dtype=self.dtype, name=f'{name}_norm')(
           nn.relu(o_BxLxD))
 

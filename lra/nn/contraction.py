@@ -60,7 +60,7 @@ def _forward(spec, precision, dtype, x, weight):
 
 
 def _backward(spec, precision, dtype, operands, g):
-  del dtype  # g has it
+  del dtype  # g has this dtype
   x, weight = operands
   ins, of_weight, outs = spec.replace('->', ',').split(',')
   product = functools.partial(

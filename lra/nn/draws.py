@@ -40,7 +40,7 @@ def row_keys(module: nn.Module, count: int) -> jax.Array:
   Call this function inside the module; `count` is the number of rows.
   """
   known = module.has_variable(KEYS, 'rows')
-  looking = module.is_mutable_collection(KEYS)  # `of_step` is finding sites
+  looking = module.is_mutable_collection(KEYS)  # `of_step` searches for sites
   if known and not looking:
     return module.get_variable(KEYS, 'rows')
   keys = kernels.row_keys(module.make_rng('dropout'), count)

@@ -17,7 +17,7 @@ import kernels
 from kernels import axes, dispatch
 from lra.nn import arrays
 
-SMALL = 512  # ids; with more of them the matmul costs too much
+SMALL = 512  # most ids for the matmul, which costs too much with more
 
 
 class Embedding(nn.Embed):

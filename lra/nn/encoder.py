@@ -24,7 +24,7 @@ from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 from lra.nn.embedding import Embedding
 
-ROWS = 8  # see `filling`
+ROWS = 8  # rows of a matmul should be a multiple of this; see `filling`
 
 
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:

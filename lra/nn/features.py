@@ -267,7 +267,7 @@ def _cos_and_sin(x):
   CPU: each costs as much as four exponentials, this pair as much as 1.5.
   """
   k = jnp.round(x / jnp.pi)
-  # pi in two parts; the first is short enough for an exact product with k
+  # pi is split in two: the first part has so few bits that k times it is exact.
   x = x - k * 3.140625 - k * 9.67653589793e-4
   sign = 1 - 2 * (k - 2 * jnp.floor(k / 2))
   return tuple(sign * factor * sum_of_powers for factor, sum_of_powers in (

@@ -1,4 +1,4 @@
-"""Gated linear units behind a mixer, as in S4, S5 and LRU.
+"""Gated linear units after a mixer, as in S4, S5 and LRU.
 
 For the mixer's output y, dense layers W and V, and g = GELU(y):
 

@@ -28,8 +28,8 @@ class Projection(nn.Module):
 
   Parameters have the shapes, names and initial values of `nn.DenseGeneral`:
   kernel float32 [*ins, *outs], bias float32 [*outs]. Accelerators multiply the
-  flat [B, L, ins] by [ins, outs], so that XLA has no reason to transpose the
-  result [B, L, H, Dh] for its neighbours.
+  flat [B, L, ins] by [ins, outs]. So XLA has no reason to transpose the result
+  [B, L, H, Dh] for its neighbours.
 
   `ins` and `outs` are the sizes of the last axes of input and output.
   """

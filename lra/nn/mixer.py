@@ -48,8 +48,7 @@ class HeadMixer(nn.Module):
   full_length: int | None = None
 
   op = ''
-  # Whether tokens may be sharded over devices; needs a mixer of sums over
-  # tokens.
+  # Whether tokens may be sharded over devices; true for sums over tokens.
   splits_sequences = False
 
   def __post_init__(self):
@@ -167,7 +166,7 @@ class BiasedMixer(HeadMixer):
     drop = {'dropout_rate': rate,
             'dropout_key': draws.row_keys(self, len(q_BxLxHxDh))} if (
                 rate and train) else {}
-    # Evaluation uses the kernel of training too, although it drops nothing.
+    # Evaluation uses the training kernel too, although it drops no weights.
     return kernels.sharded(kernels.softmax_attention)(
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
         bias=self.bias(q_BxLxHxDh.shape[1]),

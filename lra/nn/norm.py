@@ -194,7 +194,7 @@ def _moments(x_BxLxD, mask_BxL, rows):
   return moments, [jnp.repeat(m[group_P], piece, axis=0) for m in moments]
 
 
-# Norms of an encoder.
+# The norms that an encoder may have.
 KINDS = ('layer', 'scale', 'rms', 'batch', 'none')
 # Collection of the running means of batch norms, as in flax.
 STATS = 'batch_stats'

@@ -87,7 +87,7 @@ class Pattern:
       near = (max(self.offsets) - min(self.offsets) + 1) * self.block
       if self.radius is not None:
         near = (2 - self.causal) * self.radius + 1
-      # From `length - dilation` on, some queries have read their last key.
+      # From `length - dilation` on, some queries need no further key.
       window = min((near - 1) * self.dilation,
                    max(length - self.dilation, 0)) + 1
     return min(length, window + int(self.shared_keys(length).sum()))
@@ -135,8 +135,8 @@ def sliding_window(radius: int, *, causal: bool = False, **others) -> Pattern:
   `others` are further fields of `Pattern`.
   """
   # Blocks of half the radius compute 5/4 of the window's keys and copy each key
-  # five times; smaller blocks compute fewer keys, but copy more. At least 16,
-  # because smaller blocks make tiny matmuls.
+  # five times. Smaller blocks compute fewer keys, but copy more. A block has at
+  # least 16 positions, because smaller matmuls are slow.
   block = max(16, -(-radius // 2))
   reach = -(-radius // block)
   last = 0 if causal else reach

@@ -90,7 +90,7 @@ class Objective(abc.ABC):
   def metrics(self, sums: Mapping[str, float]) -> dict[str, float]:
     """Returns the training metrics to log: the mean `loss` and others.
 
-    `sums` are those of `loss`, added up over all steps since the last log.
+    `sums` are results of `loss`, added up since the last log point.
     """
 
   @abc.abstractmethod

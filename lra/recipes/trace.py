@@ -12,7 +12,7 @@ import json
 import pathlib
 import sys
 
-MOST = 40  # operations that are listed
+MOST = 40  # most operations to list
 # The function that calls operations on a CPU and waits for them.
 _CALLER = 'ThunkExecutor'
 

@@ -25,7 +25,7 @@ from lra.records.style import (
 )
 
 LEARNT = 0.95  # validation accuracy from which a task counts as learnt
-_LONGEST = 90  # letters of a line's name
+_LONGEST = 90  # most letters of a line's name
 _LOOKS = {
     'train': {'color': COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
     'val': {'color': COLOURS[1], 'marker': 'o', 'markersize': 4},
@@ -201,8 +201,8 @@ def _lines(runs):
       identity.experiment(run.config), sort_keys=True))
   groups = []
   for group in experiments:
-    # Runs with equal seeds but other lengths or batch sizes, which are no
-    # other experiment, get one line for each config.
+    # Runs of one experiment may have equal seeds but other lengths or batch
+    # sizes. Then each config gets a line.
     groups += [group] if len(_seeds(group)) == len(group) else _by(
         group, lambda run: identity.config_hash(run.config))
   for group in groups:

@@ -22,15 +22,15 @@ from lra.config.fields import FIELDS
 from lra.errors import UserError
 from lra.formats import plain
 
-# A record has some kilobytes: a larger file is not one.
+# A record has some kilobytes: a larger file is no record.
 MAX_BYTES = 2**20
 MAX_DEPTH = 20
 _SURROGATE = re.compile('[\ud800-\udfff]')
 CLASSIFICATION = 'classification'
 # Objectives with scores of classes.
 CLASSIFIERS = (CLASSIFICATION, 'token_classification')
-# Largest number of baselines, of properties of examples, of values of one
-# property, and of rules.
+# Largest number of entries: baselines, properties of examples, values of one
+# property, rules.
 _MOST = 32
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
@@ -71,7 +71,7 @@ class File(Record):
     level = [('', fields)]
     for _ in range(MAX_DEPTH):
       level = [inner for item in level for inner in _inside(*item)
-               if type(inner[1]) is not int]  # most are counts
+               if type(inner[1]) is not int]  # most values are counts
       if not level:
         return fields
     raise ValueError(f'it is nested more than {MAX_DEPTH} deep')
@@ -203,7 +203,7 @@ class Part(Record):
   accuracy: Fraction
 
 
-# Property of the examples -> its value -> the examples with it.
+# Property of the examples -> its value -> the examples with this value.
 Parts = Annotated[dict[Text, Annotated[
     dict[Text, Part], Field(max_length=_MOST)]], Field(max_length=_MOST)]
 

@@ -30,9 +30,9 @@ _ALONE = threading.RLock()
 
 @contextlib.contextmanager
 def style():
-  """Context with this project's figure style, whatever the user's settings are.
+  """Sets our looks, whatever the user's own matplotlib settings are.
 
-  Matplotlib's settings are global, so only one thread at a time may enter.
+  The settings are those of the process, so one thread at a time has them.
   """
   with (_ALONE, warnings.catch_warnings(), matplotlib.rc_context(),
         matplotlib.style.context(['default', _STYLE])):
@@ -61,9 +61,9 @@ def draw_baselines(baselines: Iterable[tuple[str, float]],
 
 
 def legend(fig: figure.Figure, columns: int) -> None:
-  """Puts a legend below a figure, in at most `columns` columns.
+  """Puts a legend below a figure, in so many columns or as many as have room.
 
-  It takes fewer columns, and then smaller letters, if there is no room.
+  Letters are smaller if there is no room for one column.
   """
   size = _STYLE['font.size']
   while True:

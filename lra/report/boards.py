@@ -24,11 +24,11 @@ class Baseline:
     name: name of the method.
     accuracy: a fraction.
     how: how the method works, and on which data.
-    foreign: whether its data differ from those of the measured baselines, or of
-      most rows if none were measured.
+    foreign: whether its data differ from the data of the measured baselines, or
+      of most rows if no baseline was measured.
     parts: its accuracy by kind of example, see `result.ClassificationScores`.
     agreement: always empty, since it is not measured for baselines.
-    digits: digits after the point of its percentages.
+    digits: decimals of its percentages.
   """
   name: str
   accuracy: float

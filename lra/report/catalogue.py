@@ -64,7 +64,7 @@ class Entry:
     equation, source: lines of its docstring.
     family: FAMILY, the section it belongs to.
     cost: COST, its time (and memory) as text for people.
-    growth: GROWTH, the same for programs: {'time': exponent of L, 'memory':
+    growth: GROWTH, the cost for programs: {'time': exponent of L, 'memory':
       exponent of L}.
     kernels: KERNELS, the choices of `config.model.kernel` besides `auto`.
     mixes_padding: MIXES_PADDING, whether padding can change scores.

@@ -1,8 +1,8 @@
 """Draws the figures of the leaderboard as SVG, from plain data.
 
 There are no dates and no random ids: the same data give the same bytes with
-one version of matplotlib. Only the arguments decide what is drawn, so that
-`figures` knows when a figure must be drawn again.
+one version of matplotlib. Nothing but the arguments decides what is drawn, so
+that `figures` can tell when a figure has to be drawn again.
 """
 
 import dataclasses
@@ -49,8 +49,8 @@ _LETTERS = 88
 _GAPS = (2, 8, 16, 26, 38, 52, 70, 90, 115)
 _DIRECTIONS = 16
 _ROUNDS = 10
-# In printer's points. A name gets a line to its mark if it is further away than
-# _FAR, or if another mark is as near (within _CLEAR).
+# In printer's points. A name further than _FAR from its mark has a line to it,
+# and so has a name to which another mark is as near, within _CLEAR.
 _FAR, _CLEAR = 6, 2
 # Cost of a line across a name or a mark, as an area of overlap in pixels.
 _CROSSED = 40
@@ -329,8 +329,7 @@ def place_names(ax: axes.Axes, points: Sequence[tuple[float, float]],
 def _apart(centres, marks, sizes, frame):
   """Returns a box for each name.
 
-  Names take turns: each moves to the best place, given the other names, until
-  none moves.
+  Each name in turn takes the best place beside the others, until none moves.
   """
   places = [np.array(list(_places(*centre, mark, size)))
             for centre, mark, size in zip(centres, marks, sizes, strict=True)]

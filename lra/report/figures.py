@@ -111,7 +111,7 @@ def kept(figure: Figure, folder: pathlib.Path) -> bytes | None:
 
 
 def _drawn(figure):
-  # matplotlib takes a second to import.
+  # Imported late: matplotlib takes a second.
   from lra.records.style import style
   from lra.report import charts
 

@@ -1,8 +1,8 @@
-"""Reads what the page shows beside records: published scores, speeds, budgets.
+"""Reads the page's data besides records: published scores, speeds, budgets.
 
-`published.csv` has the results of papers, `speed.json` the speeds that `python
--m lra.costs --speed` has measured, and `budgets.csv` the parameters that
-`python -m lra.costs.parameters` has counted, so that a page needs no model.
+`published.csv` has the results of papers. `python -m lra.costs --speed` has
+measured the speeds in `speed.json`. `python -m lra.costs.parameters` has
+counted the parameters in `budgets.csv`. So a page needs no model.
 """
 
 import csv
@@ -24,7 +24,7 @@ AVERAGES = (tuple(SCORES)[:5], tuple(SCORES))
 COLUMNS = ('model', *SCORES, 'average', 'protocol', 'source', 'arxiv',
            'evidence', 'here')
 EVIDENCE = ('primary', 'secondary', 'recalled')
-GUESS = 0.5  # accuracy in a mean of a task that was not learnt
+GUESS = 0.5  # accuracy that a task counts in a mean if it was not learnt
 BUDGETS = paths.PACKAGED / 'budgets.csv'
 
 
@@ -119,7 +119,7 @@ class Speeds:
   """Training steps of one shape, timed side by side.
 
   Attributes:
-    what: the sequences of a step, and its device.
+    what: description of the step: its sequences and its device.
     faster: model -> steps in the time of one step of the Transformer.
     memory: model -> bytes of a step besides its arguments.
   """

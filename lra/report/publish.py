@@ -247,7 +247,7 @@ def _locked(place, name=LOCK) -> Iterator[None]:
     # Any user who may write in the folder may lock it.
     mode = 0o644 | place.results.stat().st_mode & 0o022
     lock = files.lock_file(path, mode)
-    with contextlib.suppress(PermissionError):  # its owner has set it
+    with contextlib.suppress(PermissionError):  # another user owns the lock
       os.fchmod(lock.fileno(), mode)  # despite the umask
   except OSError as error:
     raise _cannot_write(place, error) from error

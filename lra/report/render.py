@@ -159,7 +159,6 @@ def _asset(name):
 
 
 def _shown(text, most=_LONG):
-  """Returns the text of a cell."""
   return plain(text, most) or NONE
 
 

@@ -47,7 +47,7 @@ class Place:
   baselines = property(lambda self: self.results / 'floors')
   figures = property(lambda self: self.results / 'figures')
   details = property(lambda self: paths.details_of(self.page))
-  # None without the file.
+  # None if there is no such file.
   published = property(lambda self: self._found('published.csv'))
   speeds = property(lambda self: self._found('speed.json'))
 

@@ -23,7 +23,7 @@ def of_run(run: Result) -> int | None:
   try:
     return _computed(json.dumps(run.config.get('model'), sort_keys=True),
                      config.get('encoder.width'), length + cls)
-  except Exception:  # whatever a record's values do to a mixer
+  except Exception:  # a record's values may raise any error
     return None
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import scipy
 
 CONFIDENCE = 0.95
-# Fewer degrees of freedom are too few. With three, a significant difference
+# The fewest degrees of freedom. With three, a significant difference
 # among the pairs of fifty rows must be 38 standard errors wide.
 _DEGREES = 4
 # Grid of weights and variances to search for the likeliest.
@@ -102,7 +102,7 @@ def _on_other_examples(sample):
 
 
 def _wilson(accuracy, examples):
-  # scipy.stats.binomtest has the same, but spends milliseconds on a test.
+  # scipy.stats.binomtest computes this too, but takes milliseconds.
   right = round(accuracy * examples)
   z = scipy.special.ndtri((1 + CONFIDENCE) / 2)
   centre = right + z**2 / 2
@@ -177,7 +177,7 @@ def _prior(squares, degrees):
   """
   scales = _SCALES * np.average(squares, weights=degrees)
   w, log = _WEIGHTS[:, None], np.zeros((len(_WEIGHTS), len(scales)))
-  for square, d in zip(squares, degrees, strict=True):  # in less memory
+  for square, d in zip(squares, degrees, strict=True):  # a loop saves memory
     ratio = square / scales
     log += (scipy.special.xlogy(d / 2, d / w)
             - scipy.special.betaln(d / 2, w / 2)
@@ -290,7 +290,7 @@ def _fisher(right_a, of_a, right_b, of_b):
   log = -sum(scipy.special.gammaln(x + 1) for x in (
       k, of_a - k, right - k, of_b - right + k))
   p = np.exp(log - log.max())
-  # Tables as probable as this one count, despite rounding.
+  # Sums tables that are at most as probable as this one, despite rounding.
   return float(p[p <= p[right_a - k[0]] * (1 + 1e-7)].sum() / p.sum())
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from lra.system import signals
 from lra.system.terminal import say
 
-NICENESS = 10  # of the compiling process: the training run has priority
+NICENESS = 10  # lowers the priority of compiling below training
 
 
 def compile_steps(experiment) -> None:

@@ -33,7 +33,7 @@ from lra.system import signals
 MANIFEST = 'manifest.json'
 _FILES = ('config.json', 'env.json', 'metrics.jsonl', 'result.json',
           'curves.png')
-_RECORDS = 'records'  # folder in the bundle for runs/ of --results_dir
+_RECORDS = 'records'  # folder in the bundle for the files of --results_dir/runs
 # No valid bundle is larger: a state of the arena's models takes megabytes.
 MAX_FILES, MAX_BYTES = 100_000, 64 * 2**30
 _MAX_MANIFEST = 64 * 2**20
@@ -134,7 +134,7 @@ def _checkpoints(folder):
   if not step:
     return []
   best = folder / 'checkpoints' / 'best'
-  if 'best_step' in memory:  # else it is damaged, and the run will report it
+  if 'best_step' in memory:  # else damaged: the run will report it
     best = best / str(memory['best_step'])
   return [folder / 'checkpoints' / 'last' / str(step), best]
 

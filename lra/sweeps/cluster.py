@@ -236,6 +236,6 @@ def _ended(job):
       pass
   try:
     os.killpg(job.pid, 0)
-  except (ProcessLookupError, PermissionError):  # the latter: zombies on macOS
+  except (ProcessLookupError, PermissionError):  # zombies on macOS
     return True
   return False

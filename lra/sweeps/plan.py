@@ -65,7 +65,7 @@ class Estimate:
   Attributes:
     title: its config and seed.
     status: see `Entry.status`; `recorded` if only a record is here.
-    left, steps: updates to come, and those of the whole run.
+    left, steps: updates to come, and updates of the whole run.
     seconds: seconds left, with validation, test and compiling; None if nothing
       is known.
     compiling: how many of these seconds are compiling.

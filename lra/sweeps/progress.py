@@ -34,7 +34,7 @@ class Standing:
     title: its config and seed.
     status: `new`, `recorded` (elsewhere), `started`, `damaged`, or the status
       of its result.
-    step, steps: updates made, and those of the whole run; None if unknown.
+    step, steps: updates made, and of the whole run; None if unknown.
     val: validation accuracy: of the tested parameters if the run is finished,
       else the best so far.
     test: test accuracy.
@@ -82,7 +82,7 @@ def of(entry: Entry, records: Mapping[str, Result] = EMPTY) -> Standing:
 
   Args:
     entry: the run.
-    records: those of `recorded`, for a run that was not begun here.
+    records: result of `recorded`, for runs that were not begun here.
   """
   title = entry.title
   result, problem = entry.result()

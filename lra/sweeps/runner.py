@@ -19,10 +19,10 @@ from lra.system import machine, signals
 _RUN = paths.ROOT / 'run_lra.py'
 _PR_SET_PDEATHSIG = 1
 _ALL_MEMORY = 'XLA_PYTHON_CLIENT_PREALLOCATE'
-_CORES = 4  # fewest CPU cores with which a run is compiled while others train
-_COMPILING = 30.0  # seconds that a run compiles, if no record has its time
+_CORES = 4  # fewest CPU cores to compile a run on while another one trains
+_COMPILING = 30.0  # seconds to compile a run, if no record has its time
 _READY = 15.0  # seconds that a run takes to begin once it is compiled
-# Changes of a config that need no other compiled step.
+# Fields that may change without compiling another step.
 _GIVEN = ('--config.train.learning_rate=', '--config.train.weight_decay=')
 
 

@@ -34,7 +34,7 @@ from lra.records.result import Result
 from lra.report import rows
 from lra.system.terminal import say
 
-_MAX_BYTES = 2**22  # of a sweep file: hundreds of bytes for each run
+_MAX_BYTES = 2**22  # largest sweep file: hundreds of bytes for each run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,7 +65,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
             MET_SECONDS if known else meeting.GATHERING_SECONDS),
         heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
         shutdown_timeout_seconds=HEARTBEAT_SECONDS)
-  except Exception as e:  # a cluster's variables may cause any kind
+  except Exception as e:  # wrong cluster variables may raise any error
     raise UserError(
         f'--distributed: the processes cannot meet ({" ".join(str(e).split())}'
         '): give --coordinator=HOST:PORT, --num_processes and --process_id, or '
@@ -263,8 +263,8 @@ class SharedStop:
       due: whether it is due by the leader's clock.
     """
     heard, self._save = self._save, False
-    # If a request has arrived, the checkpoint is made now. The clock, by which
-    # it is still due, must not ask for another one.
+    # If a request has arrived, the checkpoint is made now. It is still due by
+    # the clock, which must not cause another checkpoint.
     wanted = self._own.checkpoint(due and is_leader() and not heard)
     self._wanted = self._wanted or (wanted and not self._asked)
     return heard

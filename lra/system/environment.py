@@ -13,8 +13,8 @@ import traceback
 
 from lra.errors import UserError
 
-_FILES = 64  # files open at once: a run has about 20, and more as it starts
-_WHY = 300  # letters of a library's reason that a message shows
+_FILES = 64  # fewest open files to allow: a run has about 20, more at its start
+_WHY = 300  # most letters of a library's reason in a message
 # Variables that choose the devices with which JAX starts.
 _DEVICES = ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS', 'JAX_PLATFORMS')
 _XLA = 'from jaxlib import xla_client; xla_client.make_cpu_client()'

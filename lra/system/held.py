@@ -26,8 +26,7 @@ class _State:
 
 
 def begin() -> None:
-  """Begins to hold back; text that Python writes is shown at once, as before.
-  """
+  """Begins to hold back text, except for text that Python writes."""
   if _State.file:
     return
   sys.stderr.flush()
@@ -59,7 +58,7 @@ def show() -> None:
 
 def write(text: bytes) -> None:
   """Writes to the real stderr."""
-  with contextlib.suppress(OSError):  # its reader may be gone
+  with contextlib.suppress(OSError):  # the reader of stderr may be gone
     os.write(_State.real, text)
 
 

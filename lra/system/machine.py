@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from importlib import metadata
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
-_FLAG = 1000  # characters of a flag that are kept, as many as a record takes
+_FLAG = 1000  # most characters of a flag, as in a record
 # Settings of JAX that name places and do not change results.
 _PLACES = re.compile(
     'platform|device|backend|cache|dump|log|traceback|address|socket|mtls|url')
@@ -64,7 +64,7 @@ def _published():
     return None
   missing = _git('rev-list', '--max-count=1', 'HEAD', '--not', branches[0])
   if missing and _git('rev-parse', '--is-shallow-repository') == 'true':
-    return None  # the ancestors of the branch are not here
+    return None  # a shallow clone lacks the ancestors of the branch
   return None if missing is None else not missing
 
 
@@ -145,7 +145,7 @@ def memory() -> int:
   for name in ('memory.max', 'memory/memory.limit_in_bytes'):  # of a container
     try:
       limits.append(int(pathlib.Path('/sys/fs/cgroup', name).read_text()))
-    except (OSError, ValueError):  # there is none, or it is "max"
+    except (OSError, ValueError):  # no such file, or its content is "max"
       continue
   return min(limits)
 

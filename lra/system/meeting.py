@@ -21,11 +21,11 @@ from lra.errors import UserError
 from lra.system.terminal import say
 
 GREETING = 'lra --distributed 1'
-FINDING_SECONDS = 30  # until the leader must answer
+FINDING_SECONDS = 30  # the leader must answer within this time
 GATHERING_SECONDS = 300  # the leader waits so long for the others
 _ANSWER_SECONDS = 5  # wait so long for a line that is due
 _QUIET_SECONDS = 10  # the leader waits so long before it prints a message
-_LONGEST = 10_000  # bytes of a line
+_LONGEST = 10_000  # most bytes of a line
 
 
 def meet(coordinator: str, processes: int, process: int) -> None:
@@ -165,7 +165,7 @@ class _Leader:
       hello = _read(lines)
       if not isinstance(hello, dict) or (
           _types(hello) != _types(self._hello)):
-        return  # from another program
+        return  # the line is from another program
       self._take(hello, connection)
       connection.settimeout(None)
       lines.read(1)  # returns once the process has ended
@@ -179,7 +179,7 @@ class _Leader:
       problem = self._problem(hello)
       if problem:
         self._end({'error': problem})
-      if self._answer:  # processes that come late get it too
+      if self._answer:  # processes that come late get the answer too
         _try_to_send(connection, self._answer)
         return
       self._members[hello['process']] = hello, connection

@@ -71,9 +71,8 @@ class Checkpoints:
         # too.
         multiprocessing_options=ocp.options.MultiprocessingOptions(
             active_processes=set(range(jax.process_count()))),
-        # To create folders in the background, Orbax waits for a signal. Its
-        # name is the same for all runs of this process, so they would confuse
-        # it.
+        # To create folders in the background, Orbax would wait for a signal.
+        # All runs of this process would share the name of this signal.
         async_options=ocp.AsyncOptions(
             create_directories_asynchronously=False,
             # Orbax measures this limit by the wall clock, which jumps after a
@@ -277,7 +276,7 @@ class Checkpoints:
     self._best.reload()
     self._load_names()
     for newer in filter(lambda s: s > step, _steps(self._best)):
-      self._best.delete(newer)  # their validation runs again
+      self._best.delete(newer)  # this validation runs again
 
   def _load_names(self):
     """Reads the step and the checksum of each state's best parameters."""

@@ -13,7 +13,7 @@ import sys
 
 from lra.errors import UserError
 
-SECONDS = 5  # CPU time for all expressions of a config
+SECONDS = 5  # most CPU time for all expressions of a config
 _COMMAND = '''
 import json, re, resource, sys
 patterns, names, seconds = json.load(sys.stdin)

@@ -67,7 +67,7 @@ def check(experiment: Experiment, shape: Mapping[str, int]) -> None:
   """
   config, share = experiment.config, shape[DATA] * shape[FSDP]
   for name in ('microbatch_size', 'eval_batch_size'):
-    if config.train[name] % share:  # 0: chosen later, to fit
+    if config.train[name] % share:  # 0 means a size chosen later
       raise UserError(
           f'config.train.{name}={config.train[name]} cannot be split over '
           f'{share} devices: choose a multiple of {share}.')
@@ -91,8 +91,8 @@ def of_examples(mesh, *, micro: bool, between: int | None = None
   Args:
     mesh: the devices.
     micro: true for microbatches, [N, B, ...]; false for [B, ...].
-    between: number of axes between those of examples and tokens (1 for pairs
-      of sequences), if the last axis holds tokens; None without tokens.
+    between: number of axes between examples and tokens (1 for pairs of
+      sequences), if the last axis holds tokens; None without tokens.
   """
   lead = (None, BATCH_AXES) if micro else (BATCH_AXES,)
   if between is None or mesh.shape[SEQUENCE_AXIS] == 1:
@@ -106,7 +106,7 @@ def of_state(mesh, shape: tuple[int, ...]) -> NamedSharding:
 
 
 def keep_split(tree, *axes: str):
-  """Splits arrays like those of the state, if any of `axes` has many devices.
+  """Splits arrays like the state, if any of `axes` has many devices.
 
   Uses the current mesh. The compiler may have split an array in another way,
   for example the gradient of a table of positions over `sequence`. Such an

@@ -44,9 +44,9 @@ def schedule(config, base: float | None = None) -> Callable:
   `config.optim.schedule` names it. All schedules grow linearly over
   `config.train.warmup_steps` steps; the last of these has the peak. `rsqrt`
   then falls with the root of the step; its peak is learning_rate /
-  sqrt(warmup_steps). The peak of the others is the learning rate. `constant`
-  stays there. `cosine` and `linear` fall to `final_fraction` of it at the last
-  step.
+  sqrt(warmup_steps). The peak of other schedules is the learning rate.
+  `constant` stays there. `cosine` and `linear` fall to `final_fraction` of it
+  at the last step.
 
   Args:
     config: the whole config.

@@ -8,7 +8,7 @@ from typing import Any
 from lra.config import identity
 from lra.data import prepared
 
-# Fields that compiled steps take as arguments, or never see.
+# Fields that compiled steps take as arguments or do not use.
 _GIVEN = ('seed', 'data_dir', 'train.learning_rate', 'train.weight_decay',
           'train.eval_every', 'train.log_every', 'train.checkpoint_minutes')
 

@@ -313,7 +313,7 @@ def timed(function, *args):
 
 
 def count_parameters(state: step.TrainState) -> dict[str, int]:
-  """Counts the parameters of a state, all of them and those of the mixers."""
+  """Counts all parameters of a state, and the parameters of its mixers."""
   numbers = sizes(state.params)
   return {'num_params': sum(numbers.values()),
           'mixer_params': sum(

@@ -16,7 +16,7 @@ from lra.system.terminal import say
 from lra.training.process_cache import ProcessCache
 from lra.training.program import Program, count_parameters
 
-_NAMED = 3  # run directories in a message
+_NAMED = 3  # most run directories in a message
 # Ends of the warning that a model file was edited after a run.
 FINISHED = 'the score is of the old file, delete the folder to train anew'
 GOES_ON = ('training resumes with the new file, delete the folder to train '
@@ -105,7 +105,7 @@ def continued(before: dict, now: dict) -> dict:
     `xla_flags` has all flags. `draws` names both values if they differ.
   """
   def distinct(many, one):
-    """Returns the values of both, those of earlier processes first."""
+    """Returns the distinct values of both, earlier processes first."""
     earlier = before.get(many) or [before.get(one)]
     return list(dict.fromkeys(filter(None, (*earlier, now.get(one)))))
 
@@ -135,7 +135,7 @@ def of_folder(folder: pathlib.Path) -> str | None:
   try:
     kept = files.read_json(folder / 'env.json')
   except UserError:
-    return None  # code that needs the file raises the error
+    return None  # code that needs the file will raise the error
   return kept.get('model_sha256') if isinstance(kept, dict) else None
 
 

@@ -129,7 +129,7 @@ class RunDirectory:
     if self._new:
       for name in ('config.json', '.lock'):
         (self.folder / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # others may use a folder by now
+    with contextlib.suppress(OSError):  # another run may use a folder by now
       for path in self._made:
         path.rmdir()
 
@@ -237,5 +237,5 @@ def _appears(path):
   while not path.exists() and time.monotonic() < last:
     time.sleep(0.2)
     with contextlib.suppress(OSError):
-      os.listdir(path.parent)  # NFS asks its server again
+      os.listdir(path.parent)  # makes NFS ask its server again
   return path.exists()

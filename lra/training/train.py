@@ -17,7 +17,7 @@ from lra.system.terminal import TIME_LIMIT, StopRequest, bar, say
 from lra.training.process_cache import ProcessCache
 from lra.training.trainer import Diverged, Trainer
 
-MOST = 16  # runs at the same time, by default
+MOST = 16  # most runs at the same time, by default
 
 
 def train(experiment: Experiment, max_minutes: float | None = None,

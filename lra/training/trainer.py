@@ -376,7 +376,7 @@ class Trainer:
         'test': test, 'floors': self.baselines,
         'data_fingerprint': self.data.fingerprint,
         'data_origin': self.data.info.get('origin'), **self.identity}
-    if status != 'oom':  # other processes may not take part in this
+    if status != 'oom':  # with oom, other processes may not call this
       fields['peak_memory_bytes'] = int(
           distributed.all_gather(fields['peak_memory_bytes']).max())
     path = self.run.metrics_path
@@ -397,7 +397,7 @@ class Trainer:
       if self._prefetch:
         last.callback(self._prefetch.close)
       self._profile.close()
-    self.state = None  # the next run of this process gets its memory
+    self.state = None  # frees the memory for the next run of this process
 
 
 def _shown(scores):

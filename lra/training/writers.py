@@ -146,7 +146,7 @@ class WeightsAndBiases(Writer):
     try:
       self._run = wandb.init(
           dir=folder, id=self._kept['id'], resume='allow', config=config,
-          reinit='create_new',  # beside other runs of this process
+          reinit='create_new',  # this process may have other wandb runs
           project=os.environ.get('WANDB_PROJECT', 'lra'),
           name=f'{config["model"]["name"]} {identity.run_name(config)}',
           group=config['task'],
