@@ -20,7 +20,8 @@ def first_operator(train, test) -> np.ndarray:
   return parts.by_first_token(train, test) == test.labels
 
 
-_MAJORITY = {'majority': (majority, 'the commonest label of train')}
+_MAJORITY = {'majority': (
+    majority, 'always answers with the most common label of train')}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,12 +94,14 @@ def _marker_distance(splits, variant):
       splits, pathfinder.VARIANTS[variant].law.marker_radius)
 
 
-_ASKED = {'majority': (_probe('majority'), 'the class most asked for in train'),
-          'chance': (_probe('chance'), 'one of the classes, by lot')}
+_ASKED = {'majority': (_probe('majority'),
+                       'always answers with the most common class of train'),
+          'chance': (_probe('chance'), 'guesses a class at random')}
 _KINDS = {
     'listops': Kind(_expression, {**_MAJORITY, parts.FIRST_OPERATOR: (
         first_operator,
-        'the commonest label of train for each first operator')}),
+        'answers with the most common label of train for the first '
+        'operator')}),
     'text': Kind(_text, slow={'byte n-grams': _linear('byte_ngrams')}),
     'retrieval': Kind(_text, slow={'TF-IDF cosine': _linear('tfidf_cosine')}),
     'image': Kind(_pixels, slow={'ridge on pixels': _ridge}, image=True),
@@ -109,13 +112,14 @@ _KINDS = {
     'mqar': Kind(_codes, {
         **_ASKED,
         'any value': (
-            _probe('any_value'), 'the first value of the sequence'),
+            _probe('any_value'),
+            'always answers with the first value of the sequence'),
         'place': (_probe('by_place'), (
-            'the value of the pair that a question at this place is most '
-            'often about in train'))}),
+            'answers with the value of the pair that questions at this '
+            'position ask for most often in train'))}),
     'selective_copying': Kind(_codes, {**_ASKED, 'commonest symbol': (
         _probe('commonest_symbol'),
-        'the symbol that the sequence has most of, at every place')}),
+        'always answers with the most frequent symbol of the sequence')}),
 }
 
 

@@ -27,8 +27,9 @@ def byte_ngrams(splits):
   _, c, model = best
   sizes = ', '.join(map(str, _NGRAMS))
   return model.predict(test) == splits['test'].labels, (
-      f'logistic regression on log counts of byte {sizes}-grams hashed to '
-      f'{_FEATURES} features, rows of length 1, C = {c} by validation')
+      f'logistic regression on log counts of byte {sizes}-grams, hashed to '
+      f'{_FEATURES} features and scaled to length 1; validation chooses C = '
+      f'{c}')
 
 
 def ngram_features(split) -> scipy.sparse.csr_matrix:
@@ -89,9 +90,9 @@ def tfidf_cosine(splits):
       best = score, share, threshold, table
   _, share, threshold, table = best
   return _right(table, splits['test'], threshold), (
-      'cosine of the TF-IDF vectors (sublinear) of the two documents\' words, '
-      f'weights and threshold ({threshold:.3f}) fitted on train, without words '
-      f'of more than {share:.0%} of the documents by validation')
+      'cosine of the TF-IDF vectors (sublinear) of both documents; weights and '
+      f'threshold ({threshold:.3f}) are fitted on train; validation chooses to '
+      f'leave out words in more than {share:.0%} of the documents')
 
 
 def _tfidf(words, fitted, commonest):

@@ -29,7 +29,7 @@ def ridge(splits):
   seen = min(_SIDE, _side(train))
   return _right(weights, test), (
       f'ridge regression of the classes on the grey values of {seen} x {seen} '
-      f'pixels, penalty {penalty} of the mean square by validation')
+      f'pixels; validation chooses the penalty, {penalty} of the mean square')
 
 
 def _blocks(split):
@@ -72,8 +72,8 @@ def marker_distance(splits, radius: float):
   test = splits['test']
   guess = (_distances(test, radius) >= threshold) == sign
   return guess == test.labels, (
-      f'whether the two brightest discs are {threshold:.1f} pixels or more '
-      'apart, by train')
+      'answers by whether the two brightest discs are at least '
+      f'{threshold:.1f} pixels apart, a threshold fitted on train')
 
 
 def _distances(split, radius):

@@ -42,7 +42,7 @@ class Words(NamedTuple):
 CONFIG = loader.define()
 CACHE = flags.DEFINE_string(
     'compile_cache', '~/.cache/lra/xla', 'Folder that keeps compiled programs '
-    'between runs; empty for none.')
+    'between runs; an empty name turns this off.')
 
 
 def run(command, usage=Words, summary: str = '') -> None:

@@ -27,27 +27,29 @@ REPLACE = flags.DEFINE_boolean(
     'replace', False, 'Replace an earlier record of the same run.')
 RESULTS_DIR = flags.DEFINE_string(
     'results_dir', str(paths.results()), 'Folder of the leaderboard\'s '
-    'records.')
+    'records, baselines and figures.')
 PAGE = flags.DEFINE_string(
     'page', None, 'The leaderboard file to write. Default: leaderboard.md, or '
     'leaderboard.md in --results_dir if that is given.')
 LEADERBOARD = flags.DEFINE_boolean(
     'leaderboard', False, 'Write the leaderboard again from its records.')
 HTML = flags.DEFINE_string(
-    'html', None, 'With --leaderboard: also write a page for browsers, '
-    '<html>/index.html.')
+    'html', None, 'With --leaderboard: also write an HTML page, index.html, '
+    'to this folder.')
 CURVES = flags.DEFINE_string(
-    'curves', None, 'Draw the validation accuracies of run directories, one '
-    'line for all seeds of a config: --curves=FIGURE.png RUN RUN ...')
+    'curves', None, 'Draw the validation accuracies of run directories to this '
+    'file, with one line for all seeds of a config: --curves=FIGURE.png RUN '
+    'RUN ...')
 SWEEP = flags.DEFINE_string(
     'sweep', None, 'Train the configs and seeds of a file, such as '
     'configs/sweeps/mini.txt, one after another. See docs/sweeps.md.')
 SHARD = flags.DEFINE_string(
-    'shard', None, 'With --sweep: train one part of its runs, such as 2/5 for '
-    'the second of five machines.')
+    'shard', None, 'With --sweep: train one part of its runs. For example, 2/5 '
+    'is the second of five parts, for the second of five machines.')
 DISTRIBUTED = flags.DEFINE_boolean(
-    'distributed', False, 'This is one of several processes of a run. Under '
-    'Slurm, Open MPI, GKE and on TPU pods the processes find each other.')
+    'distributed', False, 'Train one run with several processes, of which this '
+    'is one. Under Slurm, Open MPI, GKE and on TPU pods the processes find '
+    'each other.')
 COORDINATOR = flags.DEFINE_string(
     'coordinator', None, 'With --distributed, if the processes do not find '
     'each other: HOST:PORT of the first process.')
@@ -59,17 +61,17 @@ PROCESS_ID = flags.DEFINE_integer(
     '0.',
     lower_bound=0)
 EXECUTOR = flags.DEFINE_enum(
-    'executor', None, ('slurm', 'local'), 'With --sweep: train it in jobs of '
-    'Slurm or of this machine.')
+    'executor', None, ('slurm', 'local'), 'With --sweep: train the sweep in '
+    'jobs, started by Slurm (slurm) or on this machine (local).')
 JOBS = flags.DEFINE_integer(
     'jobs', None, 'With --executor: number of jobs at the same time. Default: '
     'one per config with Slurm, two on this machine.', lower_bound=1)
 PARTITION = flags.DEFINE_string(
     'partition', None, 'With --executor=slurm: the partition of its jobs.')
 HOURS = flags.DEFINE_float(
-    'hours', None, 'With --executor=slurm: time limit of each job; then it is '
-    'queued again and resumes. Default: 4.', lower_bound=0.1,
-    upper_bound=10_000)
+    'hours', None, 'With --executor=slurm: time limit of each job. A job that '
+    'reaches the limit is queued again and resumes. Default: 4.',
+    lower_bound=0.1, upper_bound=10_000)
 GPUS = flags.DEFINE_integer(
     'gpus', 0, 'With --executor: GPUs per job.', lower_bound=0)
 CPUS = flags.DEFINE_integer(
@@ -83,8 +85,8 @@ GRID = flags.DEFINE_multi_string(
     'Learning rates and weight decays share one compiled step.')
 AT_ONCE = flags.DEFINE_integer(
     'at_once', None, 'With --seeds, --grid or --sweep: number of runs that a '
-    'process trains at the same time. Default: one; for mini tasks on a CPU '
-    'four per core, at most 16.',
+    'process trains at the same time. Default: one, but for mini tasks on a '
+    'CPU four per core and at most 16.',
     lower_bound=1)
 STATUS = flags.DEFINE_boolean(
     'status', False, 'With --sweep: only show the progress of its runs and '
@@ -95,11 +97,11 @@ MISSING = flags.DEFINE_boolean(
     '--results_dir.')
 PLAN = flags.DEFINE_boolean(
     'plan', False, 'With --sweep: only estimate the minutes of each run, from '
-    'its own speed or from records of similar runs; with --max_minutes, also '
-    'which runs fit.')
+    'its own speed or from records of similar runs. With --max_minutes, also '
+    'show which runs fit in that time.')
 BUNDLE = flags.DEFINE_string(
-    'bundle', None, 'With --sweep: at the end or after a stop, pack its runs '
-    'and records into this tar file. With --max_minutes=0: only pack.')
+    'bundle', None, 'With --sweep: when the sweep ends or stops, pack its runs '
+    'and records into this tar file. --max_minutes=0 packs without training.')
 FROM_BUNDLE = flags.DEFINE_string(
     'from_bundle', None, 'With --sweep: first unpack the runs and records of '
     'this --bundle file.')
@@ -110,18 +112,18 @@ EVALUATE = flags.DEFINE_string(
     'evaluate', None, 'Score the model of a run directory or checkpoint on its '
     'test split.')
 PREDICT = flags.DEFINE_string(
-    'predict', None, 'Classify the examples in a file, one per line (a pair of '
-    'texts with a tab between them; the file name of an image): '
-    '--predict=FILE RUN.')
+    'predict', None, 'Classify the examples in a file with the model of a run: '
+    '--predict=FILE RUN. Each line has one example: a text, two texts with a '
+    'tab between them, or the file name of an image.')
 COMPARE = flags.DEFINE_boolean(
-    'compare', False, 'Compare two run directories or records: settings, '
-    'scores, significance: --compare A B.')
+    'compare', False, 'Compare the settings and scores of two run directories '
+    'or records, and test the difference: --compare A B.')
 LOG = flags.DEFINE_list(
-    'log', [], 'Log to these besides metrics.jsonl, in the run directory: csv, '
-    'tensorboard, wandb.')
+    'log', [], 'Further formats of the log in the run directory, besides '
+    'metrics.jsonl: csv, tensorboard, wandb.')
 PROFILE = flags.DEFINE_string(
-    'profile', None, 'Trace the steps FIRST:LAST, such as 20:30, into profile/ '
-    'of the run directory.')
+    'profile', None, 'Record a trace of the steps FIRST:LAST, such as 20:30, '
+    'in profile/ of the run directory.')
 PRINT_CONFIG = flags.DEFINE_boolean(
     'print_config', False, 'Print every field of --config with its value, '
     'meaning and range, and do not train.')
@@ -238,7 +240,7 @@ Look things up.
 
 With --config or --sweep:
   --max_minutes=30     checkpoint and stop in time (exit code 75)
-  --log=csv,tensorboard,wandb                    log to these too
+  --log=csv,tensorboard,wandb                    further formats of the log
   --norecord           keep the results off the leaderboard
 
 Data sets: python -m data_prep --help. Step times: python -m lra.costs --help.

@@ -65,19 +65,19 @@ FIELDS = {
         0, 'Seed of the initial parameters, the order of the examples and '
         'dropout.', low=0, high=COUNT),
     'task': Field(str, 'Name of a task of lra/tasks.py.'),
-    'protocol': Field(str, 'The protocol that filled this config.',
+    'protocol': Field(str, 'The protocol that set the fields of this config.',
                       letters='[a-z0-9_]'),
     'objective': Field(
-        'classification', 'The training objective: a file of lra/objectives.',
-        before='classification'),
+        'classification', 'The training objective: the name of a file in '
+        'lra/objectives.', before='classification'),
     'dtype': Field(
         'auto', 'Dtype of the computation; parameters are always float32. auto '
         'means bfloat16 on a GPU or TPU and float32 on a CPU. A resumed run '
         'keeps the dtype it began with.',
         choices=('auto', 'float32', 'bfloat16')),
     'mask_padding': Field(
-        True, 'True keeps padding out of attention. The released code of '
-        'SimpleTRON does not (False).'),
+        True, 'True hides padding from the mixers. The released code of '
+        'SimpleTRON does not hide it (False).'),
     'mask_black': Field(
         False, 'True treats black pixels as padding, as the released code of '
         'Long Range Arena does.', before=False),
@@ -105,14 +105,14 @@ FIELDS = {
         32, 'Examples per optimizer step.', low=1, high=MANY),
     'train.microbatch_size': Field(
         0, 'Examples per forward and backward pass; gradients are summed over '
-        'the batch. 0 chooses for this machine: on a GPU or TPU the whole '
-        'batch, halved until it fits in memory; on a CPU '
-        'train.cpu_microbatch_size. Affects memory and speed only.', low=0,
-        high=MANY),
+        'the batch. 0 means a size for this machine. On a GPU or TPU it is '
+        'that of the whole batch, halved until it fits in memory. On a CPU it '
+        'is train.cpu_microbatch_size. The size affects memory and speed only.',
+        low=0, high=MANY),
     'train.eval_batch_size': Field(
-        0, 'Examples per forward pass in evaluation. 0 chooses for this '
-        'machine: on a GPU or TPU 256, halved until it fits in memory; on a '
-        'CPU train.cpu_eval_batch_size.', low=0, high=MANY),
+        0, 'Examples per forward pass in evaluation. 0 means a size for this '
+        'machine. On a GPU or TPU it is 256, halved until it fits in memory. '
+        'On a CPU it is train.cpu_eval_batch_size.', low=0, high=MANY),
     'train.cpu_microbatch_size': Field(
         8, 'The microbatch size on a CPU if train.microbatch_size is 0. If it '
         'does not divide the batch size, the next smaller divisor is used.',
@@ -121,10 +121,11 @@ FIELDS = {
         32, 'The evaluation batch size on a CPU if train.eval_batch_size is '
         '0.', low=1, high=MANY, before=32),
     'train.lengths': Field(
-        (), 'Lengths shorter than that of the task. On a CPU each microbatch '
-        'is cut to the shortest of these lengths that holds all its tokens, '
-        'so less padding is computed. Affects speed only. Other devices, '
-        'mechanisms that mix padding, and batch norms ignore it.', before=()),
+        (), 'Sequence lengths below that of the task. On a CPU, each '
+        'microbatch is cut to the shortest of these lengths that holds all its '
+        'tokens, so less padding is computed. This affects speed only. The '
+        'lengths are ignored on other devices, with batch norms, and by '
+        'mechanisms that mix padding.', before=()),
     'train.eval_every': Field(int, 'Steps between two validations.', low=1,
                               high=COUNT),
     'train.log_every': Field(50, 'Steps between two points of the log.',
@@ -133,15 +134,16 @@ FIELDS = {
         5.0, 'Longest time between two checkpoints. Each validation makes a '
         'checkpoint too.', low=0, high=COUNT),
     'train.learning_rate': Field(
-        float, 'The highest learning rate; for the schedule rsqrt, the '
-        'learning rate that is divided by sqrt(step).', low=0, high=LARGEST),
+        float, 'The highest learning rate. With the schedule rsqrt, the '
+        'learning rate of a step is this number divided by sqrt(step).', low=0,
+        high=LARGEST),
     'train.warmup_steps': Field(
         int, 'Steps of linear warm-up of the learning rate, from 0.', low=0,
         high=COUNT),
     'train.weight_decay': Field(
         0.1, 'Weight decay of all parameters with two axes or more, except '
-        'biases. adam and sgd add it to the gradient; the other optimizers '
-        'decouple it.', low=0, high=LARGEST),
+        'biases. The optimizers adam and sgd add it to the gradient; the '
+        'others decouple it from the gradient.', low=0, high=LARGEST),
     'train.ssm_learning_rate': Field(
         -1.0, 'Learning rate of the state-space parameters, which follows the '
         'same schedule. -1 means train.learning_rate.', low=-1, high=LARGEST,
@@ -151,8 +153,9 @@ FIELDS = {
         'have 0. -1 means train.weight_decay.', low=-1, high=LARGEST,
         before=-1.0),
     'train.ssm_parameters': Field(
-        (), 'Names of the state-space parameters, some of PARAM_GROUPS in the '
-        "mixer's file. () means all of these.", before=()),
+        (), 'Names of the state-space parameters, which must be in '
+        "PARAM_GROUPS of the mixer's file. () means all names there.",
+        before=()),
     'train.b1': Field(0.9, 'Decay of the running mean of gradients.', low=0,
                       below=1),
     'train.b2': Field(0.999, 'Decay of the running mean of squared gradients.',
@@ -170,9 +173,9 @@ FIELDS = {
         'adamw', 'The optimizer.', before='adamw',
         choices=('adamw', 'adam', 'sgd', 'lion', 'muon')),
     'optim.schedule': Field(
-        'rsqrt', 'The learning rate after warm-up. rsqrt is learning_rate / '
-        'sqrt(step); the others begin at learning_rate and end at '
-        'train.steps.',
+        'rsqrt', 'Schedule of the learning rate after the warm-up. rsqrt is '
+        'train.learning_rate / sqrt(step). The others start at '
+        'train.learning_rate and end at the last step.',
         before='rsqrt', choices=('rsqrt', 'cosine', 'linear', 'constant')),
     'optim.final_fraction': Field(
         0.0, 'Final learning rate of the schedules cosine and linear, as a '
@@ -181,15 +184,15 @@ FIELDS = {
         0.9, 'Momentum of the optimizers sgd and muon. The authors of muon use '
         '0.95.', low=0, below=1, before=0.9),
     'optim.clip_norm': Field(
-        0.0, 'The global norm at which gradients are clipped, before the '
-        'optimizer. 0 turns clipping off.', low=0, high=LARGEST, before=0.0),
+        0.0, 'Largest global norm of the gradient: a larger gradient is scaled '
+        'down to it. 0 turns clipping off.', low=0, high=LARGEST, before=0.0),
     'optim.groups': Field(
-        (), "Parameter groups: pairs of a regular expression and "
-        "dict(learning_rate=..., weight_decay=...). {} means the settings of "
-        "train, None freezes the group. The first expression that matches the "
-        "whole name of a parameter, such as "
-        "encoder/block_0/mixer/query/kernel, applies; every parameter must "
-        "match one. () trains all parameters alike.", before=()),
+        (), "Settings for groups of parameters: pairs of a regular expression "
+        "and dict(learning_rate=..., weight_decay=...). {} means the settings "
+        "of train, and None freezes the group. A parameter belongs to the "
+        "first expression that matches its whole name, such as "
+        "encoder/block_0/mixer/query/kernel. Every parameter must match one. "
+        "() gives all parameters the settings of train.", before=()),
     'optim.ema': Field(
         0.0, 'Decay per step of an exponential moving average of the '
         'parameters, which evaluation then uses. 0 turns it off.',
@@ -206,52 +209,55 @@ FIELDS = {
         'for no convolution.', low=0, high=64, before=0),
     'encoder.norm': Field(
         'layer', 'The norms: layer is LayerNorm, scale is ScaleNorm, rms is '
-        'RMSNorm, batch is BatchNorm over the true tokens of all examples of a '
-        'batch.', choices=('layer', 'scale', 'rms', 'batch', 'none'),
+        'RMSNorm, batch is BatchNorm over the tokens of all examples of a '
+        'batch, without padding.',
+        choices=('layer', 'scale', 'rms', 'batch', 'none'),
         before='layer'),
     'encoder.norm_place': Field(
-        'pre', 'Where norms are: before mixers and MLPs and behind the last '
-        'block (pre), or behind each residual sum (post).',
+        'pre', 'The place of the norms: before each mixer and MLP and after '
+        'the last block (pre), or after each residual sum (post).',
         choices=('pre', 'post'), before='pre'),
     'encoder.norm_momentum': Field(
-        0.9, 'With norm=batch, the share of the running means, which '
-        'evaluation uses, that stays in one training step.', low=0, below=1,
+        0.9, 'With norm=batch, the weight of the old running mean in each '
+        'training step. Evaluation uses the running means.', low=0, below=1,
         before=0.9),
     'encoder.norm_examples': Field(
         0, 'With norm=batch, the number of consecutive examples of a batch '
-        'that share their statistics. A microbatch is a multiple of it. 0 '
-        'means the whole batch, which is then computed at once.', low=0,
-        high=MANY, before=0),
+        'that share their statistics. A microbatch is a multiple of this '
+        'number. 0 means the whole batch, which is then computed in one piece.',
+        low=0, high=MANY, before=0),
     'encoder.block': Field(
-        'mlp', 'What follows the mixer in a block: an MLP with GELU, a gated '
-        'MLP with SiLU (glu, SwiGLU), or nothing.',
+        'mlp', 'The part of a block after the mixer: an MLP with GELU (mlp), '
+        'a gated MLP with SiLU, known as SwiGLU (glu), or nothing (none).',
         choices=('mlp', 'glu', 'none'), before='mlp'),
     'encoder.inputs': Field(
-        'ids', 'How tokens become vectors: ids by an embedding; values, on '
-        'tasks of pixels, by a layer that reads the grey level as one number '
-        'from -1 to 1.', choices=('ids', 'values'), before='ids'),
+        'ids', 'How tokens become vectors: by an embedding table (ids), or by '
+        'a layer that reads numbers (values). The numbers are grey levels of '
+        'pixels, from -1 to 1.', choices=('ids', 'values'), before='ids'),
     'encoder.dropout': Field(
         0.1, 'Dropout rate in the embedding and the blocks.', low=0, below=1),
     'encoder.tie_dropout': Field(
         False, 'True drops the same channels at all tokens of an example, as '
         'the released code of S4 and S5 does.', before=False),
     'encoder.pooling': Field(
-        'cls', 'The vector that the classifier reads: that of a CLS token put '
-        'before the sequence, the mean, the first or the last token.',
+        'cls', 'The vector that the classifier reads. cls is that of a CLS '
+        'token before the sequence, mean is the mean over tokens, and first '
+        'and last are those of the first and last token.',
         choices=('cls', 'mean', 'first', 'last')),
     'encoder.mean_over': Field(
-        'tokens', 'With pooling=mean, the divisor of the sum over tokens: the '
-        'number of tokens, or of all positions including padding, as in the '
-        'released code of Nystromformer.', choices=('tokens', 'positions'),
-        before='tokens'),
+        'tokens', 'With pooling=mean, what divides the sum over tokens: the '
+        'number of tokens, or the number of all positions including padding. '
+        'The released code of Nystromformer uses positions.',
+        choices=('tokens', 'positions'), before='tokens'),
     'encoder.head': Field(
         'concat', 'How the classifier joins the two documents of a pair: '
         'concat is [x1, x2]; nli is [x1, x2, x1 * x2, x1 - x2].',
         choices=('concat', 'nli')),
     'encoder.head_layers': Field(
-        0, 'Number of hidden layers of the classifier. The first is mlp_width '
-        'wide, each other half the one before. 0 means two for pairs, else '
-        'one.', low=0, high=20, before=0),
+        0, 'Number of hidden layers of the classifier. The first is '
+        'encoder.mlp_width wide, and each further layer is half as wide as the '
+        'layer before. 0 means two layers for pairs of documents, else one.',
+        low=0, high=20, before=0),
     'encoder.positions': Field(
         'learned', 'Position embeddings. Use none for mixers that encode '
         'positions themselves, such as transformer_rotary.',
@@ -265,7 +271,8 @@ FIELDS = {
         False, 'True saves memory: the backward pass recomputes the blocks '
         '(rematerialisation).'),
 
-    'model.name': Field('', 'The mechanism: a file of lra/models.'),
+    'model.name': Field('', 'The mechanism: the name of a model in '
+                        'lra/models.'),
     'model.num_heads': Field(int, 'H: number of heads.', low=1, high=MANY),
     'model.qkv_width': Field(
         int, 'H * Dh: width of the queries, keys or values of all heads '

@@ -35,11 +35,11 @@ class Mixer(nn.Module):
   """Attention beside convolution: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes:
-    num_heads: H.
-    value_share: share of the D output channels that attention computes; 1
-      leaves out the convolution.
-    key_share: channels of all queries, relative to D.
-    conv_width: K, width of the convolution.
+    num_heads: number of heads, H.
+    value_share: share of the D output channels that attention computes; 1 means
+      no convolution.
+    key_share: width of the queries of all heads together, as a multiple of D.
+    conv_width: number of positions under the kernel of the convolution, K.
     kernel: 'auto' or one of `KERNELS`.
     dtype: computing dtype; parameters are float32.
   """

@@ -26,8 +26,8 @@ class Mixer(RotaryMixer, PatternMixer):
   """Window and sinks: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `RotaryMixer`, and
-    radius: w, number of positions seen on either side.
-    num_sinks: s, first positions that all queries see.
+    radius: number of positions that a query sees on either side, w.
+    num_sinks: number of first positions that all queries see, s.
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)
   num_sinks: int = fields.argument(4, low=0, high=fields.MANY)

@@ -35,11 +35,13 @@ class Mixer(PatternMixer):
   """Window, global and random blocks: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    block_size: positions in a block.
-    window_blocks: number of blocks in the window; odd, the query's own block is
-      in the middle.
-    global_blocks: number of first blocks that see, and are seen by, all.
-    random_blocks: random blocks per query block and head.
+    block_size: number of positions in a block.
+    window_blocks: number of blocks in the window; must be odd, since the
+      query's own block is in the middle.
+    global_blocks: number of first blocks that see all blocks and that all
+      blocks see.
+    random_blocks: number of random blocks that each query block sees, in each
+      head.
     pattern_seed: seed of the random graph.
     layer: index of the layer, from 0; each layer has its own graph.
 

@@ -40,12 +40,12 @@ class Mixer(HeadMixer):
   """Attention with memories: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    segment_size: S, positions of a segment and of its plain memory; a shorter
-      sequence is one segment.
-    memory_segments: R, number of older segments seen as summaries; 0 gives
-      Transformer-XL's attention.
-    rate: c, number of inputs of a summary; divides S.
-    compression: how a summary is made.
+    segment_size: number of positions in a segment, S, and in its uncompressed
+      memory. A sequence of up to S tokens is one segment.
+    memory_segments: number of older segments whose summaries a segment sees, R.
+      0 gives Transformer-XL's attention.
+    rate: number of positions that one summary stands for, c; must divide S.
+    compression: how a summary is computed from its positions.
 
   Raises:
     UserError: rate does not divide segment_size.

@@ -34,7 +34,7 @@ class Mixer(SoftmaxMixer):
 
   Attributes: those of `SoftmaxMixer`, and
     conv_width: K, width of the convolution.
-    conv_expansion: channels of the convolution, as a multiple of D.
+    conv_expansion: number of channels of the convolution, as a multiple of D.
   """
   conv_width: int = fields.argument(31, low=1, high=1024)
   conv_expansion: int = fields.argument(1, low=1, high=64)

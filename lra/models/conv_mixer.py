@@ -26,7 +26,7 @@ class Mixer(nn.Module):
   """Depth-wise convolution: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    conv_width: K, width of the convolution.
+    conv_width: number of positions under the kernel of the convolution, K.
     dtype: computing dtype; parameters are float32.
   """
   conv_width: int = fields.argument(9, low=1, high=1024)

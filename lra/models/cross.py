@@ -31,7 +31,7 @@ class Mixer(SoftmaxMixer):
   """Cross attention both ways: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `SoftmaxMixer`, and
-    num_latents: M.
+    num_latents: number of latents, M.
   """
   num_latents: int = fields.argument(64, low=1, high=fields.MANY)
 

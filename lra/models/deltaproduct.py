@@ -30,8 +30,8 @@ class Mixer(gated_deltanet.Mixer):
   """DeltaProduct: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of the mixer of `gated_deltanet`, and
-    householder: n, number of steps of a token.
-    forget: whether the state decays.
+    householder: number of steps of the delta rule for each token, n.
+    forget: whether the state decays before the steps of a token.
   """
   negative_eigenvalues: bool = True
   householder: int = fields.argument(2, low=1, high=64)

@@ -33,8 +33,8 @@ class Mixer(RotaryMixer, SoftmaxMixer):
   """Full and streaming attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes: those of `RotaryMixer` and `SoftmaxMixer`, and
-    radius: w, number of positions that streaming attention sees on either side.
-    num_sinks: s, number of first positions that it sees too.
+    radius: number of positions that streaming attention sees on either side, w.
+    num_sinks: number of first positions that streaming attention sees too, s.
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)
   num_sinks: int = fields.argument(4, low=0, high=fields.MANY)

@@ -46,11 +46,12 @@ class Mixer(HeadMixer):
   """Global-local attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    radius: r, number of positions that a long token sees on either side.
-    num_global: number of first tokens that are global.
-    max_distance: k; larger distances share one vector.
-    sharing: pieces that share projections: `all`, `sides` (pieces of one kind
-      of queries) or `none`.
+    radius: number of positions that a long token sees on either side, r.
+    num_global: number of first tokens that form the global input.
+    max_distance: largest distance with a vector of its own, k; larger distances
+      share that vector.
+    sharing: which of the four pieces of attention share projections: `all`,
+      `sides` (the pieces of one kind of query) or `none`.
   """
   radius: int = fields.argument(84, low=0, high=fields.MANY)
   num_global: int = fields.argument(1, low=0, high=fields.MANY)

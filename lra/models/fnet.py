@@ -32,7 +32,7 @@ class Mixer(nn.Module):
   """Fourier transform: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    orthonormal: whether to divide the sums by sqrt(L D).
+    orthonormal: whether the sums are divided by sqrt(L D).
     dtype: dtype of the result; the transform is float32.
     full_length: L of uncut sequences; None if no input is cut.
   """

@@ -38,10 +38,12 @@ class Mixer(GatedMixer):
   """Gated linear attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `GatedMixer`, and
-    key_width: width of all queries and keys; 0 means D / 2.
-    value_width: width of all values; 0 means D.
-    gate_rank: rank of the gates' projection.
-    conv_width: tokens that a short convolution reads; 0 for none.
+    key_width: width of the queries and keys of all heads together; 0 means D /
+      2.
+    value_width: width of the values of all heads together; 0 means D.
+    gate_rank: rank of the projection that computes the gates.
+    conv_width: number of tokens that the short convolution reads; 0 means no
+      convolution.
     dtype: dtype of the matmuls; gates are float32.
   """
   key_width: int = width_argument()

@@ -39,7 +39,7 @@ class Mixer(direction.DirectedMixer):
   """HGRN: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    share_theta: whether both directions rotate by the same angles.
+    share_theta: whether both directions rotate the state by the same angles.
     kernel: 'auto' or one of `KERNELS`.
     dtype: dtype of the matmuls; the scan is complex64.
     layer, num_layers: index of the layer, from 0, and number of layers.

@@ -33,8 +33,8 @@ class Mixer(GatedMixer):
   """HGRN2: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `GatedMixer`, and
-    lower_bound: whether the decays of all layers but the first have a lower
-      bound.
+    lower_bound: whether the decays have a lower bound, in all layers but the
+      first.
     dtype: dtype of the matmuls; gates are float32.
     layer, num_layers: index of the layer, from 0, and number of layers.
   """

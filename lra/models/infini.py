@@ -33,8 +33,8 @@ class Mixer(HeadMixer):
   """Infini-attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    segment_size: S, positions of a segment.
-    delta: whether to store values by the delta rule.
+    segment_size: number of positions in a segment, S.
+    delta: whether the memory stores values by the delta rule.
   """
   segment_size: int = fields.argument(256, low=1, high=fields.MANY)
   delta: bool = True

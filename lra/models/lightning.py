@@ -37,7 +37,8 @@ class Mixer(LinearMixer):
     decay_by_depth: whether s_h shrinks with depth as in MiniMax-01's released
       model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The factor is
       about 1 in the first layer and almost 0 in the last.
-    gate: whether sigmoid(x W_g) multiplies the normalised heads.
+    gate: whether an output gate, sigmoid(x W_g), multiplies the normalised
+      heads.
     layer, num_layers: index of the layer, from 0, and number of layers.
 
   Raises:

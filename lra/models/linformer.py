@@ -28,9 +28,10 @@ class Mixer(SoftmaxMixer):
   """Linformer attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `SoftmaxMixer`, and
-    num_landmarks: M.
-    sharing: 'none' has E and F per head; 'headwise' has one E and one F for all
-      heads; 'kv' has one matrix that is both E and F for all heads.
+    num_landmarks: number of landmarks, M.
+    sharing: projections E (of keys) and F (of values): 'none' has one pair for
+      each head, 'headwise' one pair for all heads, 'kv' one matrix that is
+      both.
   """
   num_landmarks: int = fields.argument(256, low=1, high=fields.MANY)
   sharing: str = fields.argument('kv', choices=('none', 'headwise', 'kv'))

@@ -41,9 +41,10 @@ class Mixer(NormalisedMixer):
   """LION: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `GatedMixer`, and
-    decay: the gates: `none`, `fixed` or `selective`.
-    memory: where the gates start: `short` (around 1/2) or `long` (1 - a
-      log-uniform from 0.001 to 0.1).
+    decay: `none`, `fixed` (a gate for each head) or `selective` (a gate for
+      each head and token).
+    memory: initial gates: `short` means around 1/2; `long` means 1 - x with x
+      between 0.001 and 0.1, log-uniform.
     dtype: dtype of the matmuls; gates are float32.
   """
   decay: str = fields.argument('selective', choices=DECAYS)

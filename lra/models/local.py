@@ -22,7 +22,8 @@ class Mixer(PatternMixer):
   """Attention within blocks: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    block_size: b, positions in a block; the last block may be shorter.
+    block_size: number of positions in a block, b; the last block may be
+      shorter.
   """
   block_size: int = fields.argument(50, low=1, high=fields.MANY)
 

@@ -36,9 +36,9 @@ class Mixer(direction.DirectedMixer):
   """Long convolutions: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    num_kernels: C, kernels of each channel.
-    squash: threshold of the taps.
-    kernel_dropout: dropout rate of the taps.
+    num_kernels: number of kernels of each channel, c.
+    squash: threshold of the kernels: values closer to 0 become 0.
+    kernel_dropout: dropout rate of the values of the kernels.
     dtype: dtype of the gate's matmuls; the convolution is float32.
     full_length: L of uncut sequences, the number of taps; None if no input is
       cut.

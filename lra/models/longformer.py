@@ -31,9 +31,10 @@ class Mixer(PatternMixer):
   """Window and global attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    window: w; each query sees w // 2 positions on either side of its own.
+    window: size of the window, w. A query sees w // 2 positions on either side.
     dilation: distance between neighbouring positions of the window.
-    num_global: number of first tokens that are global.
+    num_global: number of first tokens that see all tokens and that all tokens
+      see.
   """
   window: int = fields.argument(512, low=0, high=fields.MANY)
   dilation: int = fields.argument(1, low=1, high=fields.MANY)

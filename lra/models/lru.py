@@ -37,10 +37,11 @@ class Mixer(direction.DirectedMixer):
   """LRU: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    state_dim: N, number of complex states.
-    r_min, r_max: range of the initial absolute values of lambda.
-    max_phase: largest initial phase of lambda.
-    activation: one of `lra.nn.glu.ACTIVATIONS`.
+    state_dim: number of complex states, N.
+    r_min, r_max: range of the absolute values of lambda at the start of
+      training.
+    max_phase: largest phase of lambda at the start of training.
+    activation: activation and gate after the recurrence; see `lra.nn.glu`.
     kernel: 'auto' or one of `KERNELS`.
     dtype: dtype of the matmuls; the scan is complex64.
 

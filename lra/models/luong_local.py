@@ -34,7 +34,8 @@ class Mixer(HeadMixer):
   """Local-p attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    half_width: w (the paper's D), tokens seen on either side of the centre.
+    half_width: number of tokens that are seen on either side of the predicted
+      centre, w (the paper's D).
   """
   half_width: int = fields.argument(10, low=1, high=fields.MANY)
 

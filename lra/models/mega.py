@@ -44,12 +44,14 @@ class Mixer(direction.DirectedMixer):
   """Mega: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    ema_dim: n, number of averages of a channel.
-    z_width: width of queries and keys.
-    v_width: width of values; 0 means 2 D.
-    attention: `softmax` or `laplace`.
-    chunk_size: tokens that attend to each other; 0 means all.
-    truncation: number of taps of the averages; 0 means L.
+    ema_dim: number of moving averages of each channel, n.
+    z_width: width of the queries and keys.
+    v_width: width of the values; 0 means 2 D.
+    attention: function of the logits: `softmax` or `laplace`.
+    chunk_size: number of tokens in a chunk. Tokens attend only within their
+      chunk; 0 means one chunk for all.
+    truncation: number of taps of the averages, one for each token that they
+      include; 0 means L.
     dtype: computing dtype; the averages and the logits are float32.
     full_length: L of uncut sequences, which sets the number of distances; None
       if no input is cut.

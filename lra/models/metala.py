@@ -38,9 +38,11 @@ class Mixer(GatedMixer):
   """MetaLA: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `GatedMixer`, and
-    key_width: width of all queries and gates; 0 means D / 2.
-    augmentation: whether a token sees its own value once more.
-    conv_width: tokens that a short convolution reads; 0 for none.
+    key_width: width of the queries and gates of all heads together; 0 means D /
+      2.
+    augmentation: whether each token sees its own value a second time.
+    conv_width: number of tokens that the short convolution reads; 0 means no
+      convolution.
     dtype: dtype of the matmuls; gates are float32.
   """
   key_width: int = width_argument()

@@ -36,11 +36,12 @@ class Mixer(nn.Module):
   """Multi-head latent attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    num_heads: H.
-    qkv_width: H * Dh, width of the values of all heads.
-    kv_rank: R, width of the latent of keys and values.
-    query_rank: width of the latent of queries.
-    rotary_width: Dr, even; width of the rotated part of queries and keys.
+    num_heads: number of heads, H.
+    qkv_width: width of the values of all heads together, H * Dh.
+    kv_rank: width of the latent vector for keys and values, R.
+    query_rank: width of the latent vector for queries.
+    rotary_width: width of the rotated part of queries and keys, Dr; must be
+      even.
     kernel: 'auto' or one of `KERNELS`.
     dtype: computing dtype; parameters are float32.
   """

@@ -25,7 +25,7 @@ class Mixer(nn.Module):
   """Token-mixing perceptron: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    hidden: S, number of hidden units, which all positions share.
+    hidden: number of hidden units of the MLP over positions, S.
     dtype: computing dtype; parameters are float32.
     full_length: L of uncut sequences, which sets the shapes of parameters; None
       if no input is cut.

@@ -50,11 +50,11 @@ class Mixer(NormalisedMixer):
   """mLSTM: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `GatedMixer`, and
-    expand: width of all heads / D.
-    block_width: channels that are projected together to queries, keys and
-      values.
-    conv_width: tokens that the short convolution reads.
-    forget_gate: `sigmoid` or `exponential`.
+    expand: width of all heads together, as a multiple of D.
+    block_width: number of channels in a block; queries, keys and values are
+      projected block by block.
+    conv_width: number of tokens that the short convolution reads.
+    forget_gate: function of the forget gate: `sigmoid` or `exponential`.
     dtype: dtype of the matmuls; gates are float32.
 
   Raises:

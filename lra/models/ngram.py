@@ -21,7 +21,7 @@ class Mixer(PatternMixer):
   """Attention to the last N: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    order: N, number of positions seen, the query's own included.
+    order: number of positions that a query sees, n, including its own.
   """
   order: int = fields.argument(8, low=1, high=fields.MANY)
 

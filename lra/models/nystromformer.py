@@ -39,12 +39,13 @@ class Mixer(SoftmaxMixer):
   """Nystrom attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `SoftmaxMixer`, and
-    num_landmarks: M.
-    pinv_steps: iterations of the pseudo-inverse; with similar landmarks, many
-      iterations magnify rounding errors without limit.
-    pinv_init: scale of the first guess, the largest column sum of the whole
-      batch ('original') or of each head and sequence ('exact').
-    conv_width: width of the convolution of the values; 0 for none.
+    num_landmarks: number of landmarks, M.
+    pinv_steps: number of iterations of the pseudo-inverse. If landmarks are
+      similar, many iterations magnify rounding errors.
+    pinv_init: scale at the start of the pseudo-inverse: the largest column sum
+      of the whole batch ('original') or of each head and sequence ('exact').
+    conv_width: number of tokens under the kernel of the convolution of the
+      values; 0 means no convolution.
   """
   num_landmarks: int = fields.argument(64, low=1, high=2**14)
   pinv_steps: int = fields.argument(6, low=1, high=20)

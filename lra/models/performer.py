@@ -41,11 +41,12 @@ class Mixer(features.FeatureMixer):
   The collection 'constants' keeps the frequencies drawn at initialisation.
 
   Attributes: those of `FeatureMixer`, and
-    num_features: M.
-    feature_map: kind of features.
-    orthogonal: whether frequencies are orthogonal or independent.
+    num_features: number of features of a head, M.
+    feature_map: function that makes the features: `exp` estimates softmax
+      attention, `relu` does not.
+    orthogonal: whether the frequencies are orthogonal instead of independent.
     redraw: whether each training step draws new frequencies from the 'dropout'
-      stream; evaluation uses those of initialisation.
+      stream. Evaluation uses the initial frequencies.
     eps: added to every exponential feature, the largest of which is about 1; 0
       for none.
 

@@ -43,8 +43,9 @@ class Mixer(HeadMixer):
 
   Attributes: those of `HeadMixer`, and
     rounds: number of rounds of hashing.
-    chunk_size: positions in a chunk.
-    num_buckets: even; the paper takes 2 L / chunk_size.
+    chunk_size: number of positions in a chunk.
+    num_buckets: number of buckets of the hash; must be even. The paper takes 2
+      L / chunk_size.
 
   Raises:
     UserError: num_buckets is odd.

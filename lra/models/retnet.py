@@ -35,8 +35,8 @@ class Mixer(GatedMixer):
   """Retention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `GatedMixer`, and
-    key_width: width of all queries and keys; 0 means D.
-    value_width: width of all values; 0 means 2 D.
+    key_width: width of the queries and keys of all heads together; 0 means D.
+    value_width: width of the values of all heads together; 0 means 2 D.
 
   Raises:
     UserError: num_heads does not divide a width, or a key's width is odd.

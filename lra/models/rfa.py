@@ -48,14 +48,14 @@ class Mixer(features.FeatureMixer):
   The collection 'constants' keeps the frequencies drawn at initialisation.
 
   Attributes: those of `FeatureMixer`, and
-    num_features: M, number of frequencies; a query or key has 2 M features, or
-      M with arccos.
-    feature_map: kind of features.
+    num_features: number of frequencies, M. A query or key has 2 M features with
+      gaussian, and M with arccos.
+    feature_map: kernel that the features estimate.
     gated: whether to use the causal variant with gates; otherwise every token
       sees all tokens.
     chunk_size: has no effect; old configs contain it.
     redraw: whether each training step draws new frequencies from the 'dropout'
-      stream; evaluation uses those of initialisation.
+      stream. Evaluation uses the initial frequencies.
     kernel: 'auto' or one of `KERNELS`; if gated, 'auto' or 'xla'.
   """
   num_features: int = fields.argument(64, low=1, high=fields.MANY)

@@ -44,12 +44,14 @@ class Mixer(HeadMixer):
   """Attention within clusters: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    num_clusters: c.
-    cluster_size: w; the paper takes L / c.
-    iterations: steps of k-means.
-    local_heads: number of first heads that see a window instead.
+    num_clusters: number of clusters, c.
+    cluster_size: number of queries and of keys in a cluster, w; the paper takes
+      L / c.
+    iterations: number of steps of k-means.
+    local_heads: number of first heads that attend within a window instead of
+      clusters.
     radius: number of positions that local heads see on either side.
-    scaled: whether to divide logits within clusters by sqrt(Dh).
+    scaled: whether logits within clusters are divided by sqrt(Dh).
 
   Raises:
     UserError: all heads are local.

@@ -43,11 +43,11 @@ class Mixer(direction.DirectedMixer):
   """S4D: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    state_dim: N, number of states of a channel, even.
-    a_init: initial A and B, one of `INITS`.
-    tied: whether channels share A and B.
-    activation: one of `lra.nn.glu.ACTIVATIONS`.
-    discretisation: `zoh` or `bilinear`.
+    state_dim: number of states of each channel, N; must be even.
+    a_init: how A and B are initialised, one of `INITS`.
+    tied: whether all channels share A and B.
+    activation: activation and gate after the convolution; see `lra.nn.glu`.
+    discretisation: `zoh` (zero-order hold) or `bilinear`.
     dt_min, dt_max: range of the initial time steps dt.
     dtype: dtype of the gate's matmuls; the convolution is float32.
 

@@ -38,14 +38,16 @@ class Mixer(direction.DirectedMixer):
   """S5: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    state_dim: number of states, N; half of them are computed.
-    blocks: J, number of blocks of the state matrix.
-    activation: one of `lra.nn.glu.ACTIVATIONS`.
+    state_dim: number of states, N. They are conjugate pairs, so only half of
+      them are computed.
+    blocks: number of blocks of the initial state matrix, J.
+    activation: activation and gate after the recurrence; see `lra.nn.glu`.
     c_init: initial C. `lecun` (standard deviation (D N)^-1/2) and `truncated`
       (N^-1/2) are transformed to the eigenbasis; `complex` is normal there.
-    discretisation: `zoh` or `bilinear`.
+    discretisation: `zoh` (zero-order hold) or `bilinear`.
     dt_min, dt_max: range of the initial time steps dt.
-    clip_eigenvalues: whether real parts of Lambda are kept at most -0.0001.
+    clip_eigenvalues: whether the real parts of Lambda are kept at or below
+      -0.0001.
     kernel: 'auto' or one of `KERNELS`.
     dtype: dtype of the matmuls; the scan is complex64.
 

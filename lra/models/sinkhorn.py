@@ -41,10 +41,11 @@ class Mixer(HeadMixer):
   """Local and sorted-block attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    block_size: b, positions in a block.
-    iterations: normalisations of rows and columns.
-    temperature: divisor of the scores; near 0, S is a permutation.
-    sort_width: width of the sorting network's hidden layer.
+    block_size: number of positions in a block, b.
+    iterations: how often the sorting matrix is normalised by rows and columns.
+    temperature: divisor of the sorting scores; near 0, the sorting matrix is a
+      permutation.
+    sort_width: width of the hidden layer of the sorting network.
   """
   block_size: int = fields.argument(50, low=1, high=fields.MANY)
   iterations: int = fields.argument(7, low=1, high=fields.MANY)

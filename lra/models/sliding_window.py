@@ -25,7 +25,7 @@ class Mixer(RotaryMixer, PatternMixer):
   """Attention to neighbours: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `RotaryMixer`, and
-    radius: w, number of positions seen on either side.
+    radius: number of positions that a query sees on either side, w.
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)
 

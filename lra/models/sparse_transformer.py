@@ -33,9 +33,10 @@ class Strided(PatternMixer):
   Source: Child et al. 2019, arXiv 1904.10509, section 4.3
 
   Attributes: those of `HeadMixer`, with num_heads 2 or more, and
-    stride: s; 0 takes sqrt(L), rounded up. A given stride makes the output
-      independent of the amount of padding.
-    num_global: number of first tokens that are seen by all and see all.
+    stride: stride of the pattern, s; 0 means sqrt(L), rounded up. With another
+      value the output does not depend on the amount of padding.
+    num_global: number of first tokens that see all tokens and that all tokens
+      see.
 
   Raises:
     UserError: fewer than two heads.
@@ -77,7 +78,7 @@ class Fixed(Strided):
   Source: Child et al. 2019, arXiv 1904.10509, section 4.3
 
   Attributes: those of `Strided`, and
-    summary: c, number of positions of a block that all queries see, at most s.
+    summary: number of positions of a block that all queries see, c; at most s.
   """
   COST = 'O(L sqrt(L) c D)'
 

@@ -37,9 +37,9 @@ class SpectralMixer(features.FeatureMixer):
   A subclass defines `density` and may set `positive`; mask is [B, L] bool.
 
   Attributes: those of `FeatureMixer`, and
-    num_features: M, number of features of a head.
+    num_features: number of features of a head, M.
     redraw: whether each training step draws new noise from the 'dropout'
-      stream; evaluation uses the noise of initialisation.
+      stream. Evaluation uses the initial noise.
 
   Raises:
     UserError: too few features for the density.
@@ -104,7 +104,7 @@ class GmmRks(SpectralMixer):
   Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 
   Attributes: those of `SpectralMixer`, and
-    num_components: C, number of Gaussians per head.
+    num_components: number of Gaussians of each head, C.
   """
   num_components: int = fields.argument(2, low=1, high=fields.MANY)
 

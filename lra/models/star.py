@@ -28,8 +28,9 @@ class Mixer(RotaryMixer, PatternMixer):
   """Own and anchor block: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `RotaryMixer`, and
-    block_size: b, positions in a block; the first block is the anchor.
-    num_queries: number of first positions, which see everything.
+    block_size: number of positions in a block, b; the first block is the
+      anchor.
+    num_queries: number of first positions that see all positions.
   """
   block_size: int = fields.argument(512, low=1, high=fields.MANY)
   num_queries: int = fields.argument(1, low=0, high=fields.MANY)

@@ -34,7 +34,7 @@ class Mixer(HeadMixer):
   """Ring and relay: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    rounds: T, number of rounds.
+    rounds: number of rounds, T.
   """
   rounds: int = fields.argument(2, low=1, high=64)
 

@@ -45,11 +45,11 @@ class Mixer(nn.Module):
   """Synthesizer: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    num_heads: H.
-    qkv_width: H * Dh, width of all values, and of the perceptrons' hidden
-      layers.
+    num_heads: number of heads, H.
+    qkv_width: width of the values of all heads together, H * Dh, and of the
+      hidden layers of the perceptrons.
     variant: how the logits are made.
-    rank: k of `factorised_random`.
+    rank: rank of the logits of `factorised_random`, k.
     trainable: whether the logits of the random variants are learned; otherwise
       the collection 'constants' keeps their initial values.
     kernel: 'auto' or one of `KERNELS`; for `random` and `factorised_dense`

@@ -29,7 +29,8 @@ class Mixer(BiasedMixer):
   """T5's relative attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `BiasedMixer`, and
-    num_buckets: number of buckets in both directions together; a multiple of 4.
+    num_buckets: number of buckets of distances, for both directions together;
+      must be a multiple of 4.
     max_distance: distance at which the last bucket begins.
 
   Raises:

@@ -29,9 +29,12 @@ class DeltaMixer(MatrixStateMixer):
   sums both before it normalises the heads.
 
   Attributes: those of `MatrixStateMixer`, and
-    key_width: width of all queries; 0 for the default of the mixer.
-    value_width: width of all values that a token reads; 0 for the default.
-    conv_width: tokens that a short convolution reads; 0 for none.
+    key_width: width of the queries of all heads together; 0 means the mixer's
+      default.
+    value_width: width of the values of all heads together, for one token; 0
+      means the mixer's default.
+    conv_width: number of tokens that the short convolutions read; 0 means no
+      convolution.
     negative_eigenvalues: whether beta lies between 0 and 2 instead of 0 and 1.
       A step can then reverse a key's direction: Grazzi et al. 2024,
       arXiv 2411.12537.

@@ -25,13 +25,14 @@ class HeadMixer(nn.Module):
   or last step differs. All three may create parameters.
 
   Attributes:
-    num_heads: H.
-    qkv_width: H * Dh, the width of all heads together.
+    num_heads: number of heads, H.
+    qkv_width: width of the queries, keys or values of all heads together, H *
+      Dh.
     qkv_bias: whether the input projections have biases; the LRA release has
       none.
     dtype: computing dtype; parameters are float32.
-    full_length: L of uncut sequences, for parameters that depend on it; None
-      if no input is cut.
+    full_length: L of sequences before padding is cut off, for parameters that
+      depend on it; None if nothing is cut.
     op: class attribute, the operation of package `kernels` that the mixer
       calls. A mixer that sets it has a field `kernel: str = 'auto'`.
 

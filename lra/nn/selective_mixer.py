@@ -24,10 +24,11 @@ class SelectiveMixer(GatedMixer):
   """A mixer whose gates are exp(dt A).
 
   Attributes: those of `GatedMixer`, and
-    expand: H E / D, so that heads are expand D / num_heads wide.
-    state_dim: N.
-    groups: G; divides num_heads.
-    conv_width: tokens that the short convolution reads.
+    expand: width of all heads together, as a multiple of D: H * E / D.
+    state_dim: number of states of each channel, N.
+    groups: number of groups of heads that share queries and keys, G; must
+      divide num_heads.
+    conv_width: number of tokens that the short convolution reads.
     dt_min, dt_max: range of the initial dt of a zero input.
     dtype: dtype of the matmuls; gates and states are float32.
 

@@ -29,22 +29,26 @@ EXPONENTS = (1, 1.5, 2)
 _TITLE = """\
 # Models
 
-Generated from the files of this folder by `python -m lra.report.catalogue`; \
-never edited by hand. `config.model.name` is the name in the first column.
+`python -m lra.report.catalogue` generates this page from the files of this \
+folder; do not edit it by hand. The first column has the values of \
+`config.model.name`.
 
-B batch, L length, H heads, D model width, Dh head width, M landmarks, \
-features or other budget of the model. Kernels are the values of \
-`config.model.kernel` besides `auto`. A model marked "mixes padding" mixes \
-all positions by definition, so the amount of padding can change its scores.
+B is the batch size, L the length, H the number of heads, D the width of the \
+model and Dh the width of a head. M is the number of landmarks, features or \
+the like. The column "kernels" has the values of `config.model.kernel` besides \
+`auto`. A model marked "mixes padding" also mixes the positions of padding, so \
+the amount of padding can change its scores.
 """
 _PEERS = """\
-## Beside other implementations
+## Comparison with other implementations
 
-Largest ||ours - theirs|| / ||theirs|| on the same parameters, in float32 on a \
-processor: of outputs, and of gradients of all parameters and of the input. \
-What a package does differently, and what of it is compared, its test says. \
-`pytest tests/peers --peers-table` measures, with the extra `peers` and, of \
-PyTorch, the wheel for CPUs (CONTRIBUTING.md).
+The table compares our models with those of other packages that have the same \
+parameters, in float32 on a CPU. Each number is the largest \
+||ours - theirs|| / ||theirs||, for outputs, and for gradients of the \
+parameters and of the input. The test of a package states which parts are \
+compared and what the package does differently. `pytest tests/peers \
+--peers-table` measures the numbers. It needs the extra `peers` and PyTorch's \
+wheel for CPUs (docs/contributing.md).
 """
 
 
@@ -227,7 +231,8 @@ def readme(entries: Iterable[Entry],
     compared = {row['model'] for row in rows}
     alone = ', '.join(code(name) for name in names if name not in compared)
     if alone:
-      parts.append(f'Without a known package of the same function: {alone}.\n')
+      parts.append('We know no package that computes the same function as: '
+                   f'{alone}.\n')
   return '\n'.join(parts)
 
 

@@ -124,8 +124,8 @@ def overview(lines: Sequence[Line]) -> bytes:
   ax.set_yticks(range(len(lines)), [plain(line.name, 60) for line in lines])
   ax.set_ylim(len(lines) - 0.4, -0.7)
   ax.set_xlim(0, 100)
-  ax.set_xlabel('test accuracy, %; the best row of each line within the budget '
-                'of parameters is named')
+  ax.set_xlabel('test accuracy, % (each line names its best row within 110% of '
+                'the Transformer\'s parameters)')
   ax.plot([], [], color=BASELINE, linewidth=3, label='baseline')
   _name_families(ax, [mark for line in lines for mark in line.marks], _ALPHA)
   legend(fig, 7)
@@ -221,8 +221,8 @@ def speed(title: str, marks: Sequence[Mark], faster: Mapping[str, float],
              label=f'{most / 2**30:.3g} GiB')
   ax.scatter([], [], _LARGEST / 4, 'white', edgecolors='black', linewidths=0.5,
              label=f'{most / 2**32:.3g} GiB')
-  ax.set_xlabel('training steps in the time of one of the Transformer, '
-                f'{plain(what, 60)}')
+  ax.set_xlabel('training steps in the time of one Transformer step '
+                f'({plain(what, 60)})')
   ax.set_ylabel('test accuracy, %')
   _title(fig, title)
   legend(fig, 5)

@@ -68,7 +68,7 @@ def task_figures(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
   if board.finished:
     found.append(Figure(
         f'{name}_accuracy.svg',
-        f'{title}: test accuracy of each row, with its interval, and baselines',
+        f'{title}: test accuracy of each row with its interval, and baselines',
         'accuracy',
         (f'{title}: accuracy with its 95% interval{_left_out(board.finished)}',
          _first(board), [(b.name, b.accuracy) for b in board.baselines])))
@@ -78,9 +78,10 @@ def task_figures(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
     models = sorted({row.model for row in shown})
     found.append(Figure(
         f'{name}_speed.svg',
-        f'{title}: test accuracy against speed, areas are memory', 'speed',
-        (f'{title}, {shown[0].table.title[:48]}: accuracy, speed and memory of '
-         f'that step (area){_left_out(rows)}', list(map(_mark, shown)),
+        f'{title}: test accuracy against speed; the area of a mark is the '
+        'memory', 'speed',
+        (f'{title}, {shown[0].table.title[:48]}: accuracy against speed (area: '
+         f'memory of a step){_left_out(rows)}', list(map(_mark, shown)),
          {name: speeds.faster[name] for name in models},
          {name: speeds.memory[name] for name in models}, speeds.what)))
   return found

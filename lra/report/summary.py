@@ -265,8 +265,8 @@ def alike(board: TaskBoard) -> str:
       for name, values in parts.items():
         known.setdefault(name, set()).update(values)
   return ' '.join(
-      f'All examples of test have {name} {values.pop()}: accuracy by {name} '
-      'is left out.'
+      f'All test examples have {name} {values.pop()}, so the table has no '
+      f'accuracy by {name}.'
       for name, values in sorted(known.items()) if len(values) == 1)
 
 

@@ -412,11 +412,11 @@ def _compared_by(rows, spread):
     tukey = statistics.tukey([row.sample for row in ranked])
     yield (
         f'Rows are compared by seeds: {differ:,} of {pairs:,} pairs differ '
-        f'(Tukey\'s HSD: {tukey:,}). The standard deviation within a typical '
-        f'row is {percent(spread.deviation)} points ({spread.rows} rows of '
-        f'several seeds, {spread.degrees} degrees of freedom); for each row it '
-        'is estimated by its own seeds and by those of all rows, which count '
-        f'as {spread.weight:.1f} more seeds of its own.')
+        f'significantly (Tukey\'s HSD: {tukey:,}). The standard deviation '
+        f'within a typical row is {percent(spread.deviation)} points '
+        f'({spread.rows} rows with several seeds, {spread.degrees} degrees of '
+        'freedom). To estimate it for one row, the seeds of all rows count as '
+        f'{spread.weight:.1f} more seeds of that row.')
   else:
     yield (
         f'Rows are compared by test examples, not by seeds: {differ:,} of '
@@ -430,7 +430,7 @@ def _equal_scores(twins):
   """Returns a sentence on rows with equal test scores."""
   names = ' and '.join(row.name for row in twins)
   return (f'{names} have the same loss and the same right answers in every '
-          'seed: with these settings they are one model.')
+          'seed. With these settings they are the same model.')
 
 
 def none_above(rows: Sequence[Row]) -> list[Row]:

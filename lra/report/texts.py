@@ -2,146 +2,163 @@
 
 TITLE = 'Long Range Arena leaderboard'
 MARKS = (
-    'Test accuracy in %, mean over seeds, ± half of its 95% interval. '
-    'Baseline: the best method without a neural network. `=`: not '
-    'significantly better than the baseline; `<`: significantly worse. '
-    '**Bold**: not significantly worse than the best row of the task. †: more '
-    'than 110% of the Transformer\'s parameters. ‡: some seeds did not '
-    'finish. §: on other data than the baseline, or than most rows. The model '
-    'that is best on the first task comes first.')
+    'The tables show test accuracy in %, averaged over seeds, ± half of its '
+    '95% confidence interval. The baseline is the best method without a neural '
+    'network. `=`: not significantly better than the baseline. `<`: '
+    'significantly worse than the baseline. **Bold**: not significantly worse '
+    'than the best row of the task. †: more than 110% of the Transformer\'s '
+    'parameters. ‡: some seeds did not finish. §: the data differ from those '
+    'of the baseline or of most rows. Models are sorted by their accuracy on '
+    'the first task.')
 COMPARING = (
-    'Scores are means over seeds on the whole test split, with a 95% interval: '
-    'Student\'s t over seeds, or Wilson\'s over test examples if there is one '
-    'seed.',
-    'If at least half of the rows of a table have several seeds, two rows are '
-    'compared by a moderated t-test over seeds (limma, Smyth 2004, with a '
-    'conservative prior).',
-    'If there are too few seeds, they are compared by McNemar\'s exact test on '
-    'the test examples that they answer differently.',
-    'Holm\'s correction over all pairs of a table holds the probability of any '
-    'false difference at 5%.',
-    'A rank is the range of places that these tests leave open; the page of a '
-    'task gives the count of Tukey\'s HSD beside ours.')
+    'Each score is the mean over seeds of the accuracy on the whole test '
+    'split. Its 95% interval is Student\'s t interval over seeds or, if there '
+    'is only one seed, Wilson\'s interval over test examples.',
+    'If at least half of the rows of a table have several seeds, a t-test over '
+    'seeds compares two rows. It is the moderated t-test of limma (Smyth '
+    '2004), with a conservative prior.',
+    'If there are too few seeds, McNemar\'s exact test compares two rows on '
+    'the test examples that only one of them gets right.',
+    'Holm\'s correction over all pairs of rows keeps the probability of any '
+    'false difference in a table at 5%.',
+    'A rank is a range: it contains all places that these tests leave '
+    'possible. For comparison, the page of each task also gives the number of '
+    'pairs that differ by Tukey\'s HSD test.')
 # Column or topic -> its explanation.
 READING = {
     'Rank': (
-        'Below the rows that are significantly better, above those that are '
-        'significantly worse. "No different from places", in the details, '
-        'names the rows that do not differ.'),
+        'All places that the row may have: below the rows that are '
+        'significantly better, and above the rows that are significantly '
+        'worse. In the details, "no different from places" lists the places of '
+        'the rows that do not differ significantly from it.'),
     '95% interval': (
-        'Where the mean of other seeds on these test examples would lie. A '
-        'star marks the interval of test examples alone: there is one seed, or '
-        'all seeds have the same accuracy. It says nothing about other seeds.'),
+        'The interval of the mean over seeds, on these test examples. A star '
+        'marks an interval over test examples instead: there is only one seed, '
+        'or all seeds have the same accuracy. Such an interval says nothing '
+        'about other seeds.'),
     'Above baseline': (
-        'Accuracy minus the best baseline, in points. "n.s.": not significant, '
-        'by the same tests with Holm\'s correction over the rows of the table. '
-        'This test can disagree with the interval: it is paired (more '
-        'sensitive) but corrected for testing all rows (more conservative).'),
-    'Without answers': (
-        'Some records do not say which examples were right ("answers" is "not '
-        'kept"). They are compared by Fisher\'s exact test on counts, which '
-        'finds less. If rows have several seeds, every pair of seeds must '
-        'differ in the same direction.'),
+        'Accuracy minus that of the best baseline, in percentage points. '
+        '"n.s." means not significant, by the same tests with Holm\'s '
+        'correction over the rows of the table. This test can disagree with '
+        'the interval: it is paired (more sensitive) but corrected for testing '
+        'all rows (more conservative).'),
+    'Answers': (
+        'Whether the records store which test examples were right. Rows whose '
+        'answers are "not kept" are compared by Fisher\'s exact test on the '
+        'number of right answers, which detects fewer differences. If rows '
+        'have several seeds, they differ only if every pair of seeds does, in '
+        'the same direction.'),
     'Seeds': (
-        '"1 of 5": the other four diverged, ran out of memory or were stopped. '
-        'In the details, "a / b / c" has a value for each seed, in order. '
-        'Times and memory are means if all seeds ran on one device.'),
+        '"1 of 5" means that one of five seeds finished; the others diverged, '
+        'ran out of memory or were stopped. In the details, "a / b / c" gives '
+        'a value for each seed, in order. Times and memory are means over '
+        'seeds if all seeds ran on one device.'),
     'Parameters': (
-        'Bold if more than 110% of the Transformer\'s of the same task and '
-        'protocol, the limit of Long Range Arena.'),
+        'Bold if the model has more than 110% of the parameters of the '
+        'Transformer on the same task and protocol. This is the limit of Long '
+        'Range Arena.'),
     'State size': (
-        'How many numbers one layer keeps from token to token at the length '
-        'of the task: the state of a recurrence, the matrices of linear '
-        'attention, the keys and values of softmax attention, in all heads '
-        'and directions. On the first page, "a to b" spans the tasks. The '
-        'glossary has the rules of counting.'),
+        'The number of values that one layer keeps from token to token, at the '
+        'sequence length of the task. They are the state of a recurrence, the '
+        'matrices of linear attention, or the keys and values of softmax '
+        'attention. All heads and directions count. On the first page, "a to '
+        'b" is the range over tasks. The glossary has the rules of counting.'),
     'Steps to 95%': (
-        'The first validated step with 95% accuracy on validation, of the '
-        'slowest seed.'),
+        'The training step of the first validation with an accuracy of at '
+        'least 95%, for the slowest seed.'),
+    'Agreement with rules': (
+        '"As first operator %" is the share of test examples for which the '
+        'model answers as this baseline does, right or wrong.'),
     'Settings changed from the protocol': (
-        'Such runs have a table of their own. Seeds, data folders and hardware '
-        'settings may change freely.'),
+        'Runs that change settings of their protocol are in a separate table. '
+        'Seeds, data folders and hardware settings do not count as changes.'),
     'Several configurations': (
-        'The first page shows the row with the most seeds, then the most '
-        'steps, then the best validation accuracy. The test score never '
-        'chooses.'),
+        'If a model has several rows on a task, the first page shows only one: '
+        'the row with the most seeds. Ties are decided by the number of steps, '
+        'then by validation accuracy. The test score never decides.'),
     'Mean of 5, mean of 6': (
-        'Long Range Arena\'s average over ListOps, Text, Retrieval, Image and '
-        'Pathfinder, without and with Path-X, under one protocol. RFC '
-        'citations do not stand in for Retrieval.'),
+        'The average of Long Range Arena, for one model under one protocol. '
+        'The mean of 5 covers ListOps, Text, Retrieval, Image and Pathfinder. '
+        'The mean of 6 also covers Path-X. RFC citations do not replace '
+        'Retrieval.'),
     'Published results': (
-        'Papers do not report answers to single examples. Both scores count as '
-        'independent samples of test examples (Newcombe 1998), theirs as one '
-        'run. If the test examples are the same, as those of Text, the '
-        'interval is wider than necessary. `configs/protocols.py` names what '
-        'a protocol does otherwise than its paper.'),
+        'Papers do not report which test examples were right. So their scores '
+        'and ours are compared as independent samples of test examples '
+        '(Newcombe 1998). A published score counts as one run. If the test '
+        'examples are the same, as those of Text, the interval is wider than '
+        'necessary. `configs/protocols.py` lists how each protocol differs '
+        'from its paper.'),
     'Associative recall and selective copying': (
-        'The answers of one sequence depend on each other, so intervals and '
-        'tests count sequences.'),
+        'The answers within one sequence depend on each other. So intervals '
+        'and tests count sequences instead of answers.'),
     'Commit': (
         '"Modified": the run used uncommitted code. "Unpublished": others '
-        'could not check the commit out when the run was made. To repeat a '
-        'run exactly, check out its commit first. "Mixed versions": the seeds '
-        'ran different versions of the model\'s file.'),
+        'could not check the commit out when the run was made. "Mixed '
+        'versions": the seeds ran different versions of the model\'s file. To '
+        'repeat a run exactly, check out its commit first.'),
 }
 GROUPS = {
     'full': ('Long Range Arena', ''),
     'mini': ('Mini tasks', (
-        'Small versions of the tasks for a laptop; these are not Long Range '
-        'Arena scores.')),
+        'Mini tasks are small versions of the tasks, for a laptop. Their '
+        'scores are not Long Range Arena scores.')),
     'probe': ('Probes', (
-        'Generated sequences that ask for one ability each '
-        '(`data_prep/probes.py`); not part of Long Range Arena. Accuracy is '
-        'over the single tokens that are asked for a class. The papers train '
-        'causal models; here all models but the causal ones, such as '
-        '`lightning`, see both directions. A recurrence that tracks parity or '
-        'permutations is not linear, or has negative or complex eigenvalues '
-        '(Grazzi et al. 2024, arXiv 2411.12537). Other models are expected '
-        'near the baseline. A row that is significantly better may still be '
-        'far from solving the task.')),
+        'A probe is a set of generated sequences that tests one ability '
+        '(`data_prep/probes.py`). Probes are not part of Long Range Arena. The '
+        'model predicts a class at some of the tokens, and accuracy is over '
+        'these tokens. The papers train causal models. Here only some models '
+        'are causal, such as `lightning`; the others see both directions. To '
+        'track parity or permutations, a recurrence must be nonlinear or have '
+        'negative or complex eigenvalues (Grazzi et al. 2024, arXiv '
+        '2411.12537). Expect scores near the baseline from other models. A row that is significantly better '
+        'may still be far from solving the task.')),
 }
 MECHANISMS = (
-    'All mechanisms on the mini tasks and probes, by family. A line in '
-    'brackets has runs whose settings differ from the protocol, with their own '
-    'values. "a to b" spans the tasks.')
+    'This table has all mechanisms on the mini tasks and probes, by family. '
+    'Brackets name the settings of a run that differ from the protocol. '
+    '"a to b": the least and the largest value over the tasks.')
 # Task -> a note on how to read its scores.
 NOTES = {
     'listops': (
-        '"Decided at depth d" is of expressions whose value is certain once '
-        'what stands inside at most d operators is read: of the 2,000 drawn '
-        'for test 382 at depth 1, by the digits next to the outermost '
-        'operator, 456 at 2, 301 at 3, 231 at 4, 630 deeper. The baseline '
-        'that knows nothing but the outermost operator answers 95.8% of the '
-        'first kind, 31.8% of the second, 21.9% and less of the others, and '
-        'rows near it about as many: whatever else they read, nothing here '
-        'shows that it makes more of their answers right.'),
+        '"Decided at depth d" means that the tokens inside at most d operators '
+        'make the value of the expression certain. At depth 1, these are the '
+        'digits next to the outermost operator. Of the 2,000 test examples, '
+        '382 at depth 1 are decided, 456 at 2, 301 at 3, 231 at 4, and 630 '
+        'deeper. The baseline reads only the outermost operator. '
+        'It answers 95.8% of the first group correctly, 31.8% of the second, '
+        '21.9% and less of the others. Rows near the baseline have about the '
+        'same accuracies. So nothing here shows that these models gain from '
+        'reading more than the outermost operator.'),
     'pathfinder_mini': (
         'Black pixels are padding in this task, and the first row of pixels is '
-        'black in all but one of 1,000 images: the first positions hold no '
-        'token. What `attention_sink`, `bigbird`, `duo`, `etc` and '
-        '`longformer` do with them is not tried here, and little of what '
-        '`star` does with its first block.'),
+        'black in all but one of 1,000 images. So the first positions hold no '
+        'token. `attention_sink`, `bigbird`, `duo`, `etc` and `longformer` '
+        'treat the first tokens specially, which this task does not test. The '
+        'special first block of `star` has few tokens here.'),
     'mqar': (
-        'A convolution of the protocol joins each token to the three before. '
-        'What makes linear attention recall is not measured. `lightning` '
-        'differs from `linear_transformer` in four things at once: it is '
-        'causal; its features (SiLU) may be negative; it does not divide by a '
-        'sum of weights; and it normalises what it reads (RMS). Its decay, '
-        '0.4% a token with one head, is hardly one, and it has no gate. '
-        '`simpletron` has neither features nor a norm.'),
+        'A convolution before each mixer combines each token with the three '
+        'before it. We have not measured why `lightning` recalls more than '
+        '`linear_transformer`. They differ in four ways. `lightning` is '
+        'causal, and its features (SiLU) may be negative. It does not divide '
+        'by a sum of weights, and it normalises the outputs of the heads (RMS '
+        'norm). Its decay is only 0.4% per token with one head, and it has no '
+        'gate. `simpletron` has neither features nor a norm.'),
     'selective_copying': (
-        'A place asks for the symbol of its number: a model must count symbols '
-        'and fetch by the count. A row between the baseline and 100% has '
-        'learnt a part of it in the steps of the protocol; whether more steps '
-        'would teach it the rest has not been tried.'),
+        'A sequence has symbols among noise, and as many answer positions at '
+        'the end. The n-th answer is the n-th symbol, so a model must count '
+        'symbols and find one by its number. A row between the baseline and '
+        '100% has learnt a part of this. We have not tried whether it learns '
+        'the rest in more steps.'),
 }
 PUBLISHED = (
-    'Percentages as their sources print them, in no order of merit. Pooling, '
-    'heads, vocabularies and budgets differ between protocols, so they compare '
-    'within one protocol only (within `mixed` not even there) and are never '
-    'ranked with our rows. FAIL: not learnt; it counts 50 in the means, which '
-    'are ours. Secondary: read in another paper\'s table. Recalled: not read '
-    'again in the paper.')
+    'These are accuracies in %, as printed in their sources. Rows are not '
+    'sorted by score. Compare only rows of one protocol, since pooling, heads, '
+    'vocabularies and training budgets differ between protocols. Under '
+    '`mixed`, even these differ between rows. Published results are never '
+    'ranked with our rows. FAIL: the model did not learn the task; this counts '
+    'as 50 in the means. We computed the means. Secondary: the number is from '
+    'a table in another paper. Recalled: the number is from memory and was not '
+    'checked again in the paper.')
 
 
 def note(board) -> str:

@@ -106,7 +106,7 @@ BESIDE = """
 | `foo` | b_pack 2.0 | 1.0e-07 | 2.0e-07 \
 | [`test_foo`](../../tests/peers/test_b.py) |
 
-Without a known package of the same function: `bar`.
+We know no package that computes the same function as: `bar`.
 """
 
 

@@ -203,7 +203,7 @@ def test_what_accuracies_are_made_of_is_a_mean_over_seeds(tmp_path):
       make('simpletron')]).render()
   assert ('| model | protocol | accuracy % | as first token % '
           '| depth 9 % | depth 10 % |') in text
-  assert 'All examples' not in text
+  assert 'All test examples' not in text
   assert '| transformer | simpletron | 67.5 | 50.0 | 50.0 | 62.5 |' in text
   assert '| simpletron | simpletron | 65.0 | – | – | – |' in text
 
@@ -215,8 +215,8 @@ def test_what_all_examples_have_in_common_is_said_once(tmp_path):
   text = Place(tmp_path, [make(test=scores(130, 70, parts=parts)),
                           make('simpletron')]).render()
   assert '| accuracy % | operator MAX % | operator MIN % |' in text
-  assert text.count('\n\nAll examples of test have depth 9: accuracy by depth '
-                    'is left out.\n\n') == 1
+  assert text.count('\n\nAll test examples have depth 9, so the table has no '
+                    'accuracy by depth.\n\n') == 1
 
 
 def test_what_scores_need_to_be_read_is_under_their_task(tmp_path):

@@ -76,7 +76,7 @@ def test_a_row_is_compared_within_its_protocol_only(tmp_path):
     record['config'] |= {'protocol': record['protocol'], 'task': 'text'}
     run.write_text(json.dumps({**record, 'task': 'text'}))
   page = place.render()
-  assert page.count('Against the published') == 1
+  assert page.count('Comparison with the published') == 1
   assert ('| transformer | 61.0 | 58.5 to 63.5 | 3 | 64.27 | -3.3 '
           '| -13.1 to +6.3 | not different | Transformer, README, primary |'
           ) in page
@@ -86,7 +86,7 @@ def test_a_row_is_compared_within_its_protocol_only(tmp_path):
   place.csv.write_text(csv.replace('64.27', '44.27'))
   assert '| higher |' in place.render()
   place.csv.write_text(csv.replace('64.27', 'FAIL'))
-  assert 'Against the published' not in place.render()
+  assert 'Comparison with the published' not in place.render()
 
 
 def test_means_are_of_five_tasks_and_of_six():
