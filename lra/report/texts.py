@@ -110,8 +110,8 @@ GROUPS = {
         'are causal, such as `lightning`; the others see both directions. To '
         'track parity or permutations, a recurrence must be nonlinear or have '
         'negative or complex eigenvalues (Grazzi et al. 2024, arXiv '
-        '2411.12537). Expect scores near the baseline from other models. A row that is significantly better '
-        'may still be far from solving the task.')),
+        '2411.12537). Expect scores near the baseline from other models. A '
+        'significantly better row may still be far from solving the task.')),
 }
 MECHANISMS = (
     'This table has all mechanisms on the mini tasks and probes, by family. '
