@@ -57,10 +57,22 @@ def _backward(kernel, options, saved, cotangents):
   dx, dstate = dispatch.backend('scan', kernel).scan(
       dy, a, dlast, reverse=not options.reverse, late=True,
       interpret=options.interpret)
-  da = _before(h, state, options.reverse) * dx.astype(dstate.dtype)
-  if a.ndim == 1:
-    da = da.sum((0, 1))
+  g = dx.astype(dstate.dtype)
+  da = _constant(h, g, state, options.reverse) if a.ndim == 1 else (
+      _before(h, state, options.reverse) * g)
   return dx, da.astype(a.dtype), None if state is None else dstate
+
+
+def _constant(h, g, state, reverse):
+  """Returns the sum of h_(t-1) g_t over batch and tokens, [E].
+
+  Slices that are summed at once are not copied, as a shifted h would be.
+  """
+  wide = h.astype(g.dtype)
+  before, after, first = (wide[:, 1:], g[:, :-1], g[:, -1]) if reverse else (
+      wide[:, :-1], g[:, 1:], g[:, 0])
+  da = (before * after).sum((0, 1))
+  return da if state is None else da + (state * first).sum(0)
 
 
 def _before(h, state, reverse):
