@@ -217,8 +217,9 @@ def check_scanned(x, a):
             ('float32', _dtype(x)))
   if jnp.shape(a) not in (shape[2:], shape) or _dtype(a) not in dtypes:
     raise ValueError(
-        f'a must be {" or ".join(dict.fromkeys(dtypes))} [E] = {shape[2:]} or '
-        f'[B, L, E] = {shape}, got {_dtype(a)} {jnp.shape(a)}')
+        f'`a` must have dtype {" or ".join(dict.fromkeys(dtypes))} and shape '
+        f'[E] = {shape[2:]} or [B, L, E] = {shape}, got {_dtype(a)} '
+        f'{jnp.shape(a)}')
 
 
 def check_state(name, x, shape, dtype):

@@ -1,4 +1,4 @@
-"""Fixed formats on the page, independent of the locale."""
+"""Formats numbers and short texts for pages, the same in every locale."""
 
 import unicodedata
 from collections.abc import Iterable

@@ -386,7 +386,7 @@ def _trained(model, kind, devices=1, **options):
 def test_forward_and_backward(model, kind, devices):
   """Two updates in bfloat16 keep all numbers finite.
 
-  Models are tested by turns on two devices and with rematerialisation.
+  Half of the models run on two devices, the others with rematerialisation.
   """
   p, first, state = _trained(
       model, kind, dtype='bfloat16', remat=devices == 1, devices=devices,

@@ -60,7 +60,7 @@ class Step:
 
   @property
   def bytes_sent(self) -> float:
-    """Bytes that the device sends in a step, in rings."""
+    """Bytes that a device sends in a step if collectives use rings."""
     return sum(times * size * _SENT[kind](n)
                for (kind, size, n), times in self.collectives.items())
 

@@ -69,6 +69,9 @@ READING = {
     'Agreement with rules': (
         '"As first operator %" is the share of test examples for which the '
         'model answers as this baseline does, right or wrong.'),
+    'Decided at depth': (
+        'A ListOps example is decided at depth d if the tokens inside d nested '
+        'operators already settle its answer, whatever stands deeper.'),
     'Settings changed from the protocol': (
         'Runs that change settings of their protocol are in a separate table. '
         'Seeds, data folders and hardware settings do not count as changes.'),

@@ -212,7 +212,10 @@ def _nvidia(root):
 
 
 def peak_memory() -> int:
-  """Returns the peak bytes in use: of the first device, or of a CPU process."""
+  """Returns the peak memory of the first device, in bytes.
+
+  If the device reports none, as CPUs do, it is the peak of this process.
+  """
   import jax
   stats = jax.local_devices()[0].memory_stats() or {}
   if 'peak_bytes_in_use' in stats:

@@ -1,4 +1,4 @@
-"""Compares properties of ListOps expressions with those of their texts."""
+"""Compares the depths and operators that `parts` finds with known ones."""
 
 import itertools
 

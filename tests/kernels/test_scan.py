@@ -269,9 +269,9 @@ def test_refusals_name_the_argument():
   for word, y, a, options in (
     (r'x must be a non-empty array \[B, L, E\]', x[0], x[0], {}),
     ('x must be float32 or bfloat16 or complex64', x.astype('float16'), x, {}),
-    ('^a must be float32', x, x[0], {}),
-    ('^a must be float32', x, x.astype('complex64'), {}),
-    ('^a must be complex64', x.astype('complex64'), x, {}),
+    ('^`a` must have dtype float32', x, x[0], {}),
+    ('^`a` must have dtype float32', x, x.astype('complex64'), {}),
+    ('^`a` must have dtype complex64', x.astype('complex64'), x, {}),
     ('^mask must be bool', x, x, {'mask': jnp.ones((2, 8))}),
     ('^initial_state must be float32', x, x, {'initial_state': x[:, :3, 0]}),
     ('^num_segments needs', x, x, {'num_segments': 2}),

@@ -62,7 +62,7 @@ def test_modules_draw_with_the_keys_that_they_are_given(remat):
   got = apply({draws.KEYS: keys}, rngs={'dropout': jax.random.key(9)})
   again = apply({draws.KEYS: keys}, rngs={'dropout': jax.random.key(1)})
   np.testing.assert_array_equal(got, again)  # `rngs` has no effect
-  # Three dropouts of 0.5 keep an eighth of each of six rows.
+  # `Model` returns each row twice, and three dropouts of 0.5 keep an eighth.
   assert np.all(np.abs(np.mean(np.asarray(got) > 0, axis=1) - 1 / 8) < 0.03)
 
 
