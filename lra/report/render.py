@@ -46,12 +46,13 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
   place = found.place
   environment = _environment(finalize=_inert)
   environment.filters |= {'ours': md.Markup, 'code': md.code}
-  environment.globals |= _OURS | _parts(found) | {
+  parts = _parts(found)
+  environment.globals |= _OURS | parts | {
       'table': _table, 'record_table': md.table, 'program': _program(place)}
   pages = {place.page: ('leaderboard.md', {})}
   if found.begun:
     pages |= {place.details / 'reading.md': ('reading.md', {})}
-  if summary.side_by_side(found.boards):
+  if parts['side_by_side']:
     pages |= {place.details / 'mechanisms.md': ('mechanisms.md', {})}
   if found.papers:
     pages |= {place.details / 'published.md': ('published.md', {})}
