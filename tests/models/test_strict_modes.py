@@ -65,7 +65,7 @@ def config(model, task='listops_mini', **changes):
   return made
 
 
-@pytest.mark.every(50, 3)
+@pytest.mark.every(99, 37)
 @pytest.mark.parametrize('model, dtype', [
     (model, ('float32', 'bfloat16')[i % 2])
     for i, model in enumerate(MODELS)] + [

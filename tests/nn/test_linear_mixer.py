@@ -1,5 +1,7 @@
 """Compares packed and separate q, k, v projections in linear mixers."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +29,12 @@ MIXERS = {
 }
 
 
+def _init(mixer):
+  """Returns the parameters that a mixer starts from."""
+  return jax.jit(functools.partial(mixer.init, train=False))(
+      jax.random.key(1), X, MASK)
+
+
 def _run(mixer, params):
   """Returns the output, and gradients of parameters and input."""
 
@@ -50,7 +58,7 @@ def _close(got, want):
 def test_the_packed_way_is_the_plain_way(name, monkeypatch):
   """Packed and separate projections give equal results and gradients."""
   mixer = MIXERS[name]
-  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  params = _init(mixer)
   params = jax.tree.map(lambda p: p + 0.1, params)
   want = _run(mixer.clone(kernel='xla'), params)
   seen = []
@@ -70,7 +78,7 @@ def test_on_a_gpu_lightning_norms_inside_the_projection(
     direction, monkeypatch):
   """On a GPU the fused norm and projection equals the unfused one."""
   mixer = MIXERS['lightning'].clone(direction=direction)
-  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  params = _init(mixer)
   params = jax.tree.map(lambda p: p + 0.1, params)
   want = _run(mixer.clone(kernel='xla'), params)
   seen = []
@@ -89,7 +97,7 @@ def test_on_a_gpu_lightning_norms_inside_the_projection(
 @pytest.mark.full
 def test_on_a_gpu_over_a_mesh_lightning_is_what_it_is_on_one():
   mixer = MIXERS['lightning']
-  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  params = _init(mixer)
   mesh = jax.make_mesh((2,), ('data',),
                        axis_types=(jax.sharding.AxisType.Auto,))
   with errors.simulated('pallas_triton'):
@@ -103,7 +111,7 @@ def test_on_a_gpu_over_a_mesh_lightning_is_what_it_is_on_one():
 @pytest.mark.parametrize('name', ('linear_transformer', 'lightning'))
 def test_over_a_mesh_biases_get_the_gradient_of_the_whole_batch(name):
   mixer = MIXERS[name]
-  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  params = _init(mixer)
   mesh = jax.make_mesh((2,), ('data',),
                        axis_types=(jax.sharding.AxisType.Auto,))
   with kernels.target('tpu', interpret=True):

@@ -1,5 +1,7 @@
 """Compares LayerNorm with its definition in float64 and with Flax's."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,7 @@ def _case(dtype):
   return params, x, rng.normal(size=x.shape)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _gradients(module, params, x, dy):
   y, pull = jax.vjp(
       lambda params, x: module.apply({'params': params}, x), params, x)
@@ -66,6 +69,7 @@ def test_it_is_that_of_flax(dtype, said):
     small.assert_close(np.float32(got), np.float32(want), bound)
 
 
+@functools.partial(jax.jit, static_argnums=(4, 5))
 def _beside(params, x, dy, dx, dtype=None, interpret=True):
   """Returns x and its norm on a GPU, and gradients of parameters and x."""
   with kernels.target('gpu', interpret):
