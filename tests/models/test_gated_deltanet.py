@@ -7,7 +7,7 @@ from lra.models.gated_deltanet import Mixer
 from tests.helpers import delta_oracle, mixer_oracle
 
 
-@pytest.mark.every(99)
+@pytest.mark.every(99, 1)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'negative_eigenvalues': True}], ids=str)
 def test_equals_its_recurrence(options):

@@ -71,7 +71,7 @@ def test_equals_its_recurrence(options):
                      mask, tolerance=5e-5)
 
 
-@pytest.mark.every(99)
+@pytest.mark.full
 @pytest.mark.parametrize('size', [-100.0, 100.0])
 def test_gates_out_of_the_range_of_float32(size):
   """Gates exp(+-100), not representable in float32, give the float64 result."""

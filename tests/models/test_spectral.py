@@ -194,6 +194,7 @@ def test_fastfood_starts_as_gaussian_frequencies():
   assert np.abs(second - np.eye(6)).max() < 5 * np.sqrt(2 / 3000)
 
 
+@pytest.mark.full
 def test_fastfood_starts_with_lengths_that_are_independent():
   """Squared lengths of rows are independent, chi^2 with 8 degrees each.
 

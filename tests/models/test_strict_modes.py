@@ -75,7 +75,7 @@ def test_every_model_is_the_same_under_strict_modes(model, dtype):
   check(config(model, dtype=dtype))
 
 
-@pytest.mark.every(30)
+@pytest.mark.every(99, 30)
 @pytest.mark.parametrize('model, task, changes', [
     *(('simpletron', task, {}) for task in tasks.TASKS),
     *(('transformer', 'listops_mini', {name: value}) for name, value in [

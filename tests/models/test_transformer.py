@@ -56,7 +56,8 @@ def test_longer_padding_changes_nothing(kernel):
 
 
 @pytest.mark.parametrize('module', [
-    transformer, transformer_alibi, mixer_oracle.full(transformer_t5)])
+    transformer, mixer_oracle.full(transformer_alibi),
+    mixer_oracle.full(transformer_t5)])
 def test_dropout_drops_weights_in_training_only_and_is_unbiased(module):
   x, mask = mixer_oracle.ragged(12, 5, width=8)
   mixer = module.Mixer(num_heads=2, qkv_width=8, attention_dropout=0.5)

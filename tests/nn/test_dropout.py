@@ -93,7 +93,7 @@ def test_tied_tokens_drop_what_one_token_would(platform):
   np.testing.assert_array_equal(dx, 2 * np.asarray(y))
 
 
-@pytest.mark.every(7)
+@pytest.mark.every(13)
 @pytest.mark.parametrize('tied', [True, False])
 @pytest.mark.parametrize('model', ['transformer', *(
     name for name in models.names() if issubclass(

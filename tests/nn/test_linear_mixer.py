@@ -72,26 +72,30 @@ def test_the_packed_way_is_the_plain_way(name, monkeypatch):
   _close(got, want)
 
 
-@pytest.mark.parametrize('direction', (
-    'causal', pytest.param('bidirectional', marks=pytest.mark.full)))
-def test_on_a_gpu_lightning_norms_inside_the_projection(
-    direction, monkeypatch):
-  """On a GPU the fused norm and projection equals the unfused one."""
-  mixer = MIXERS['lightning'].clone(direction=direction)
-  params = _init(mixer)
-  params = jax.tree.map(lambda p: p + 0.1, params)
-  want = _run(mixer.clone(kernel='xla'), params)
-  seen = []
+def test_on_a_gpu_lightning_norms_inside_the_projection(monkeypatch):
+  mixer, seen = MIXERS['lightning'], []
   run = norm_project._run
   monkeypatch.setattr(
       norm_project, '_run',
       lambda kernel, *args: seen.append(kernel) or run(kernel, *args))
   with errors.simulated('pallas_triton'):
-    _close(_run(mixer, params), want)
+    params = jax.eval_shape(lambda: _init(mixer))
     assert set(seen) == {'pallas_triton'}
-    del seen[:]
-    jax.eval_shape(lambda: _run(mixer.clone(kernel='xla'), params))
-  assert not seen
+    for kernel, want in (('auto', {'pallas_triton'}), ('xla', set())):
+      del seen[:]
+      jax.eval_shape(lambda params, kernel=kernel: _run(
+          mixer.clone(kernel=kernel), params), params)
+      assert set(seen) == want
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('direction', ('causal', 'bidirectional'))
+def test_the_norm_inside_the_projection_is_the_one_before_it(direction):
+  mixer = MIXERS['lightning'].clone(direction=direction)
+  params = jax.tree.map(lambda p: p + 0.1, _init(mixer))
+  want = _run(mixer.clone(kernel='xla'), params)
+  with errors.simulated('pallas_triton'):
+    _close(_run(mixer, params), want)
 
 
 @pytest.mark.full
