@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend import random as jax_random
 
 # Compiles code that is not itself under test in half the time.
 quick_jit = functools.partial(jax.jit, compiler_options={
@@ -29,15 +30,44 @@ def ragged(*lengths, width, length=None, seed=0):
   return x, np.arange(length) < np.array(lengths)[:, None]
 
 
+def _hash(x):
+  x = x * jnp.uint32(0x9e3779b1)
+  x = (x ^ (x >> 15)) * jnp.uint32(0x85ebca77)
+  return x ^ (x >> 13)
+
+
+def _next(key, shape):
+  """Returns uint32 of `shape`, hashes of the numbers that follow the key."""
+  return _hash(_hash(key) + np.arange(np.prod(shape, dtype=int), dtype='u4')
+               ).reshape(shape)
+
+
+# Keys of few operations: a third of the time that Threefry takes to compile.
+_QUICK_KEYS = jax_random.define_prng_impl(
+    key_shape=(1,), name='quick', tag='quick',
+    seed=lambda seed: jnp.asarray(seed, jnp.uint32)[None],
+    split=lambda key, shape: _next(key, shape)[..., None],
+    random_bits=lambda key, width, shape: _next(key, shape).astype(
+        f'uint{width}'),
+    fold_in=lambda key, data: _hash(_hash(key) ^ jnp.uint32(data)))
+
+
 def init(mixer, x, mask, seed=0, noise=0.1):
   """Returns the variables of a mixer, with no parameter equal to zero."""
   variables = quick_jit(functools.partial(mixer.init, train=False))(
-      jax.random.key(seed), x, mask)
+      jax.random.key(seed, impl=_QUICK_KEYS), x, mask)
   rng = np.random.default_rng(seed)
   params = jax.tree.map(
       lambda p: np.asarray(p) + noise * rng.normal(size=p.shape).astype('f'),
       variables.get('params', {}))
   return {**variables, 'params': params}
+
+
+def start(mixer, x, mask):
+  """Returns the parameters that training of a mixer starts from."""
+  variables = quick_jit(functools.partial(mixer.init, train=False))(
+      jax.random.key(0), x, mask)
+  return jax.device_get(variables['params'])
 
 
 def shapes(mixer, x, mask):
@@ -123,10 +153,17 @@ def check(mixer, oracle, x, mask, *, tolerance=1e-5, variables=None):
       grads, want)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def _apply(mixer, variables, x, mask):
+  return mixer.apply(variables, x, mask, train=False)
+
+
 def apply(mixer, variables, x, mask):
-  """Returns the mixer's outputs in evaluation mode, as numpy."""
-  return np.asarray(jax.jit(functools.partial(mixer.apply, train=False))(
-      variables, x, mask))
+  """Returns the mixer's outputs in evaluation mode, as numpy.
+
+  The program of equal mixers and shapes is compiled once.
+  """
+  return np.asarray(_apply(mixer, variables, x, mask))
 
 
 def close(got, want, tolerance, what):

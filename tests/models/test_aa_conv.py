@@ -25,7 +25,8 @@ def oracle(xp, params, x, mask):
 
 
 @pytest.mark.parametrize('share, width, attended', [
-    (0.25, 3, 4), mixer_oracle.full(0.7, 4, 12), (1.0, 3, 16)])
+    (0.25, 3, 4), mixer_oracle.full(0.7, 4, 12),
+    mixer_oracle.full(1.0, 3, 16)])
 def test_equals_float64(share, width, attended):
   x, mask = mixer_oracle.ragged(17, 9, 0, width=16)
   mixer = Mixer(num_heads=2, value_share=share, key_share=0.5,

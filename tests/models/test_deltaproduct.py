@@ -6,7 +6,7 @@ from lra.models.deltaproduct import Mixer
 from tests.helpers import delta_oracle, mixer_oracle
 
 
-@pytest.mark.every(99)
+@pytest.mark.every(99, 1)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'householder': 3},
     {'forget': False, 'negative_eigenvalues': False, 'householder': 1}],

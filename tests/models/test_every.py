@@ -47,7 +47,7 @@ def _assert_finite(tree):
     assert np.isfinite(a.astype(np.float32)).all(), path
 
 
-@pytest.mark.every(28)
+@pytest.mark.every(40, 16)
 @pytest.mark.parametrize('name, length', [
     *((name, SHORT) for name in NAMES),
     *(mixer_oracle.full(name, length)
@@ -70,7 +70,7 @@ def test_an_example_is_alone_in_its_batch(name, length):
       lambda a, b: (a + b) / copies, *(of_own for _, of_own, _ in alone)))
 
 
-@pytest.mark.every(28, 7)
+@pytest.mark.every(49, 7)
 @pytest.mark.parametrize('name, dtype', [
     *((name, 'bfloat16') for name in NAMES),
     *(mixer_oracle.full(name, 'float16') for name in NAMES)])

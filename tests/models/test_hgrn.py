@@ -7,7 +7,7 @@ import pytest
 from lra.errors import UserError
 from lra.models.hgrn import Mixer
 from lra.nn.norm import EPS
-from tests.helpers import mixer_oracle, small
+from tests.helpers import gated_oracle, mixer_oracle, small
 from tests.helpers.state_space_oracle import dense, sigmoid
 
 
@@ -28,12 +28,15 @@ def _oracle(layer=0, direction='bidirectional', share_theta=False, table=None):
     for reverse in (False, True)[:1 + (direction == 'bidirectional')]:
       own = reverse and not share_theta
       turn = xp.exp(1j * p['theta_reverse' if own else 'theta'])
-      h, states = 0 * c[:, 0], [None] * x.shape[1]
-      for t in range(x.shape[1])[::-1 if reverse else 1]:
-        new = decay[:, t] * turn * h + (1 - decay[:, t]) * c[:, t]
-        h = xp.where(mask[:, t, None], new, h)
-        states[t] = h
-      total = total + xp.stack(states, 1)
+
+      def step(h, now):
+        decay, c, token = now
+        new = decay * turn * h + (1 - decay) * c  # noqa: B023
+        h = xp.where(token[:, None], new, h)
+        return h, h
+
+      total = total + gated_oracle.loop(
+          xp, step, 0 * c[:, 0], (decay, c, mask), reverse)
     y = xp.concatenate([total.real, total.imag], -1)
     y = (y - y.mean(-1, keepdims=True)) / xp.sqrt(
         y.var(-1, keepdims=True) + EPS)
@@ -58,8 +61,7 @@ def test_equals_its_recurrence(options):
 def test_start():
   """The bound of layer k starts at k / K, and angles at 10000^(-2 d / D)."""
   x, mask = mixer_oracle.ragged(4, width=8)
-  p = Mixer(layer=1, num_layers=4).init(
-      jax.random.key(0), x, mask, train=False)['params']
+  p = mixer_oracle.start(Mixer(layer=1, num_layers=4), x, mask)
   np.testing.assert_allclose(
       [_bounds(np, np.float64(p['lower']['bounds']), k) for k in range(4)],
       np.repeat([[0], [0.25], [0.5], [0.75]], 8, axis=1))
@@ -79,8 +81,8 @@ def test_all_layers_of_an_encoder_share_one_table():
       jax.tree_util.tree_leaves_with_path(params))) if 'bounds' in name]
   assert tables == ["['encoder']['mixer']['bounds']"]
   tokens = small.batch(p.objective.task, 3, 24)['tokens']
-  got, _ = p.model.encoder.apply(
-      {'params': params['encoder']}, tokens, train=False)
+  got, _ = jax.jit(lambda params: p.model.encoder.apply(
+      {'params': params}, tokens, train=False))(params['encoder'])
   exact = jax.tree.map(np.float64, params['encoder'])
   x = exact['embedding']['embedding'][tokens]
   for k in range(3):
@@ -104,4 +106,4 @@ def test_size_of_the_state():
 def test_refusals():
   x, mask = mixer_oracle.ragged(4, width=6)
   with pytest.raises(UserError, match='direction'):
-    Mixer(direction='both').init(jax.random.key(0), x, mask, train=False)
+    mixer_oracle.shapes(Mixer(direction='both'), x, mask)

@@ -96,4 +96,4 @@ def test_size_of_the_state():
 def test_refusals(options, match):
   with pytest.raises(UserError, match=match):
     mixer = Mixer(**options)
-    mixer_oracle.init(mixer, *mixer_oracle.ragged(4, width=16))
+    mixer_oracle.shapes(mixer, *mixer_oracle.ragged(4, width=16))

@@ -19,7 +19,7 @@ def oracle_of(direction='bidirectional'):
   return oracle
 
 
-@pytest.mark.every(99)
+@pytest.mark.every(99, 1)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal'}], ids=str)
 def test_equals_its_recurrence(options):

@@ -1,6 +1,5 @@
 """Compares LION with its form as full attention, in float64."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -62,8 +61,8 @@ def test_equals_full_attention(options):
 @pytest.mark.parametrize('decay', ['fixed', 'selective'])
 def test_a_long_memory_starts_near_1(decay):
   x, mask = mixer_oracle.ragged(4, width=500)
-  p = Mixer(num_heads=500, decay=decay, memory='long').init(
-      jax.random.key(0), x, mask, train=False)['params']
+  p = mixer_oracle.start(
+      Mixer(num_heads=500, decay=decay, memory='long'), x, mask)
   rest = 1 / (1 + np.exp(-p['forget']))
   assert 0.001 <= rest.min() < 0.0012 and 0.09 < rest.max() <= 0.1001
 
@@ -79,4 +78,4 @@ def test_size_of_the_state():
 def test_refusals(options, match):
   with pytest.raises(UserError, match=match):
     mixer = Mixer(**options)
-    mixer_oracle.init(mixer, *mixer_oracle.ragged(4, width=16))
+    mixer_oracle.shapes(mixer, *mixer_oracle.ragged(4, width=16))

@@ -1,6 +1,5 @@
 """Compares LRU with its recurrence, state by state, in float64."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -38,7 +37,7 @@ def test_equals_its_recurrence(options):
 def test_start_is_a_ring():
   x, mask = mixer_oracle.ragged(4, width=6)
   mixer = Mixer(state_dim=2000, r_min=0.6, r_max=0.8, max_phase=0.3)
-  p = mixer.init(jax.random.key(0), x, mask, train=False)['params']
+  p = mixer_oracle.start(mixer, x, mask)
   size = np.exp(-np.exp(p['log_nu']))
   assert 0.6 <= size.min() < 0.61 and 0.79 < size.max() <= 0.8
   # uniform on the ring's area
@@ -61,4 +60,4 @@ def test_size_of_the_state():
 def test_refusals(options, match):
   x, mask = mixer_oracle.ragged(4, width=6)
   with pytest.raises(UserError, match=match):
-    Mixer(**options).init(jax.random.key(0), x, mask, train=False)
+    mixer_oracle.shapes(Mixer(**options), x, mask)

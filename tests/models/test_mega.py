@@ -109,4 +109,4 @@ def test_distances_of_cut_sequences():
 def test_refusals(options, match):
   x, mask = mixer_oracle.ragged(4, width=6)
   with pytest.raises(UserError, match=match):
-    Mixer(**options).init(jax.random.key(0), x, mask, train=False)
+    mixer_oracle.shapes(Mixer(**options), x, mask)

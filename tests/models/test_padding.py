@@ -37,7 +37,7 @@ CASES = [(name, {}) for name in models.names() if not getattr(
             ('bigbird', {'block_size': 16}), ('sinkhorn', {'block_size': 16})]
 
 
-@pytest.mark.every(28)
+@pytest.mark.every(49, 7)
 @pytest.mark.parametrize('name, options', CASES)
 def test_longer_padding_changes_nothing(name, options):
   """Outputs and gradients stay the same; some models need `full_length`."""

@@ -159,7 +159,7 @@ def test_error_falls_as_1_over_root_m():
   for num_features in (32, 512):
     mixer = Mixer(num_heads=2, qkv_width=8, num_features=num_features,
                   redraw=True)
-    variables = mixer_oracle.init(mixer, x, mask)
+    variables = mixer_oracle.init(mixer, x, mask, seed=1)
     exact = jax.tree.map(lambda p: np.asarray(p, np.float64),
                          variables['params'])
     want = _exact(np, exact, x.astype(np.float64), mask)
@@ -186,7 +186,7 @@ def test_redraw_draws_in_training_only():
                        for seed in (0, 0, 1))
   np.testing.assert_array_equal(one, again)
   assert np.abs(one - other).max() > 1e-3
-  fixed = Mixer(num_heads=2, qkv_width=8, num_features=32)
+  fixed = Mixer(num_heads=2, qkv_width=8, num_features=32, redraw=False)
   small.assert_close(
       mixer_oracle.apply(mixer, variables, x, mask),
       jax.jit(functools.partial(fixed.apply, train=True))(variables, x, mask))

@@ -67,7 +67,7 @@ def _mix(xp, p, x, mask, direction, firsts=(None, None)):
   return sum(o for o, _ in found) @ p['out']['kernel'], [v for _, v in found]
 
 
-@pytest.mark.every(99)
+@pytest.mark.every(99, 1)
 @pytest.mark.parametrize('direction', ['bidirectional', 'causal'])
 def test_equals_its_recurrence(direction):
   def oracle(xp, p, x, mask):
@@ -79,7 +79,7 @@ def test_equals_its_recurrence(direction):
                      mask, tolerance=2e-5)
 
 
-@pytest.mark.every(99)
+@pytest.mark.every(99, 1)
 @pytest.mark.parametrize('direction', ['bidirectional', 'causal'])
 def test_a_second_layer_mixes_in_the_values_of_the_first(direction):
   x, mask = mixer_oracle.ragged(11, 6, width=12)
@@ -88,9 +88,15 @@ def test_a_second_layer_mixes_in_the_values_of_the_first(direction):
       for i in (0, 1))
   variables = [mixer_oracle.init(m, x, mask, seed=i)
                for i, m in enumerate((first, second))]
-  y, values = first.apply(variables[0], x, mask, train=False, share=True)
-  z, same = second.apply(variables[1], y, mask, train=False, values=values,
-                         share=True)
+
+  @mixer_oracle.quick_jit
+  def run(variables):
+    y, values = first.apply(variables[0], x, mask, train=False, share=True)
+    z, same = second.apply(variables[1], y, mask, train=False, values=values,
+                           share=True)
+    return values, z, same
+
+  values, z, same = run(variables)
   assert len(values) == len(delta_oracle.passes(direction))
   for u, v in zip(values, same, strict=True):
     np.testing.assert_array_equal(u, v)
@@ -102,7 +108,10 @@ def test_a_second_layer_mixes_in_the_values_of_the_first(direction):
 
 
 def _watched(direction, remat=False):
-  """Returns the values that each of three blocks received and returned."""
+  """Returns the values that each of three blocks received and returned.
+
+  With `remat` these have a shape and a dtype only.
+  """
   seen = []
 
   class Watched(Mixer):
@@ -118,8 +127,14 @@ def _watched(direction, remat=False):
       vocab_size=7, num_layers=3, width=8, mlp_width=8, dropout=0.0,
       positions='none', prepend_cls=False, cls_has_position=False,
       embedding_std=1.0, remat=remat, mask_padding=True, dtype=jnp.float32)
-  encoder.init(jax.random.key(0), jnp.arange(10).reshape(2, 5) % 7, train=False)
-  return seen
+  tokens = jnp.arange(10).reshape(2, 5) % 7
+
+  def run(key):
+    encoder.init(key, tokens, train=False)
+    return () if remat else seen
+
+  values = mixer_oracle.quick_jit(run)(jax.random.key(0))
+  return values or seen
 
 
 def test_an_encoder_hands_the_values_on():
@@ -149,8 +164,8 @@ def test_start_of_the_decays():
   Decays start from -8 (keeps its state) to 3 (loses it fast).
   """
   x, mask = mixer_oracle.ragged(3, width=64)
-  p = Mixer(num_heads=1, layer=1, num_layers=4).init(
-      jax.random.key(0), x, mask, train=False)['params']['pass']
+  mixer = Mixer(num_heads=1, layer=1, num_layers=4)
+  p = mixer_oracle.start(mixer, x, mask)['pass']
   bias = np.asarray(p['w_up']['bias'])
   np.testing.assert_allclose(bias[[0, -1]], [-8.0, 3.0], atol=1e-5)
   np.testing.assert_allclose(p['norm']['scale'], 0.5**0.7, rtol=1e-6)

@@ -8,8 +8,9 @@ from tests.helpers import mixer_oracle, sparse_oracle
 
 
 @pytest.mark.parametrize('stride,summary,heads,num_global', [
-    (0, 2, 2, 0), mixer_oracle.full(7, 3, 3, 0), mixer_oracle.full(5, 9, 2, 0),
-    mixer_oracle.full(100, 60, 2, 0), (7, 2, 4, 6)])
+    mixer_oracle.full(0, 2, 2, 0), mixer_oracle.full(7, 3, 3, 0),
+    mixer_oracle.full(5, 9, 2, 0), mixer_oracle.full(100, 60, 2, 0),
+    (7, 2, 4, 6)])
 def test_equals_softmax_under_the_masks(stride, summary, heads, num_global):
   x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)
   s = stride or 8  # the square root of 61, rounded up

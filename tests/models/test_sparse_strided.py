@@ -9,7 +9,8 @@ from tests.helpers import mixer_oracle, sparse_oracle
 
 
 @pytest.mark.parametrize('stride,heads,num_global', [
-    (0, 2, 0), mixer_oracle.full(5, 3, 0), mixer_oracle.full(1, 2, 0),
+    mixer_oracle.full(0, 2, 0), mixer_oracle.full(5, 3, 0),
+    mixer_oracle.full(1, 2, 0),
     mixer_oracle.full(2**20, 2, 0), (7, 4, 2)])
 def test_equals_softmax_under_the_masks(stride, heads, num_global):
   x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)

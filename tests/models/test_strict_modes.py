@@ -65,7 +65,7 @@ def config(model, task='listops_mini', **changes):
   return made
 
 
-@pytest.mark.every(50, 3)
+@pytest.mark.every(99, 37)
 @pytest.mark.parametrize('model, dtype', [
     (model, ('float32', 'bfloat16')[i % 2])
     for i, model in enumerate(MODELS)] + [
@@ -75,7 +75,7 @@ def test_every_model_is_the_same_under_strict_modes(model, dtype):
   check(config(model, dtype=dtype))
 
 
-@pytest.mark.every(30)
+@pytest.mark.every(99, 30)
 @pytest.mark.parametrize('model, task, changes', [
     *(('simpletron', task, {}) for task in tasks.TASKS),
     *(('transformer', 'listops_mini', {name: value}) for name, value in [

@@ -130,4 +130,4 @@ def test_fixed_logits_are_no_parameters(variant, drawn):
 def test_what_it_cannot_do_is_refused(options):
   x, mask = mixer_oracle.ragged(4, width=16)
   with pytest.raises(UserError, match='variant'):
-    Mixer(**options).init(jax.random.key(0), x, mask, train=False)
+    mixer_oracle.shapes(Mixer(**options), x, mask)

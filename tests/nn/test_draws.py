@@ -91,6 +91,6 @@ def test_a_module_that_is_called_twice_does_not_draw_the_same_twice():
   keys = draws.of_step(
       lambda **options: Twice().apply({}, x, **options), KEY, jnp.arange(3))
   assert list(keys) == ['Dropout_1']
-  one, two, other = Twice().apply(
-      {draws.KEYS: keys}, x, rngs={'dropout': jax.random.key(1)})
+  one, two, other = jax.jit(lambda keys: Twice().apply(
+      {draws.KEYS: keys}, x, rngs={'dropout': jax.random.key(1)}))(keys)
   assert not np.array_equal(one, two) and not np.array_equal(one, other)

@@ -46,11 +46,11 @@ class _Ours(nn.Module):
 def test_projections_are_those_of_flax(dtype, packed):
   """Projections have the parameters and results of Flax for a given seed."""
   want, ours = _Flax(dtype), _Ours(dtype, packed)
-  params = want.init(jax.random.key(1), X)
-  got = ours.init(jax.random.key(1), X)
+  params = jax.jit(want.init)(jax.random.key(1), X)
+  got = jax.jit(ours.init)(jax.random.key(1), X)
   jax.tree.map(np.testing.assert_array_equal, got, params)
   params = jax.tree.map(lambda p: p + 0.5, params)  # biases too
-  got, want = ours.apply(params, X), want.apply(params, X)
+  got, want = (jax.jit(m.apply)(params, X) for m in (ours, want))
   assert jax.tree.structure(got) == jax.tree.structure(want)
   bound = 1e-6 if dtype == jnp.float32 else 0.02
   for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):

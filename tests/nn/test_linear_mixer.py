@@ -1,5 +1,7 @@
 """Compares packed and separate q, k, v projections in linear mixers."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +29,12 @@ MIXERS = {
 }
 
 
+def _init(mixer):
+  """Returns the parameters that a mixer starts from."""
+  return jax.jit(functools.partial(mixer.init, train=False))(
+      jax.random.key(1), X, MASK)
+
+
 def _run(mixer, params):
   """Returns the output, and gradients of parameters and input."""
 
@@ -50,7 +58,7 @@ def _close(got, want):
 def test_the_packed_way_is_the_plain_way(name, monkeypatch):
   """Packed and separate projections give equal results and gradients."""
   mixer = MIXERS[name]
-  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  params = _init(mixer)
   params = jax.tree.map(lambda p: p + 0.1, params)
   want = _run(mixer.clone(kernel='xla'), params)
   seen = []
@@ -64,32 +72,36 @@ def test_the_packed_way_is_the_plain_way(name, monkeypatch):
   _close(got, want)
 
 
-@pytest.mark.parametrize('direction', (
-    'causal', pytest.param('bidirectional', marks=pytest.mark.full)))
-def test_on_a_gpu_lightning_norms_inside_the_projection(
-    direction, monkeypatch):
-  """On a GPU the fused norm and projection equals the unfused one."""
-  mixer = MIXERS['lightning'].clone(direction=direction)
-  params = mixer.init(jax.random.key(1), X, MASK, train=False)
-  params = jax.tree.map(lambda p: p + 0.1, params)
-  want = _run(mixer.clone(kernel='xla'), params)
-  seen = []
+def test_on_a_gpu_lightning_norms_inside_the_projection(monkeypatch):
+  mixer, seen = MIXERS['lightning'], []
   run = norm_project._run
   monkeypatch.setattr(
       norm_project, '_run',
       lambda kernel, *args: seen.append(kernel) or run(kernel, *args))
   with errors.simulated('pallas_triton'):
-    _close(_run(mixer, params), want)
+    params = jax.eval_shape(lambda: _init(mixer))
     assert set(seen) == {'pallas_triton'}
-    del seen[:]
-    jax.eval_shape(lambda: _run(mixer.clone(kernel='xla'), params))
-  assert not seen
+    for kernel, want in (('auto', {'pallas_triton'}), ('xla', set())):
+      del seen[:]
+      jax.eval_shape(lambda params, kernel=kernel: _run(
+          mixer.clone(kernel=kernel), params), params)
+      assert set(seen) == want
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('direction', ('causal', 'bidirectional'))
+def test_the_norm_inside_the_projection_is_the_one_before_it(direction):
+  mixer = MIXERS['lightning'].clone(direction=direction)
+  params = jax.tree.map(lambda p: p + 0.1, _init(mixer))
+  want = _run(mixer.clone(kernel='xla'), params)
+  with errors.simulated('pallas_triton'):
+    _close(_run(mixer, params), want)
 
 
 @pytest.mark.full
 def test_on_a_gpu_over_a_mesh_lightning_is_what_it_is_on_one():
   mixer = MIXERS['lightning']
-  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  params = _init(mixer)
   mesh = jax.make_mesh((2,), ('data',),
                        axis_types=(jax.sharding.AxisType.Auto,))
   with errors.simulated('pallas_triton'):
@@ -103,7 +115,7 @@ def test_on_a_gpu_over_a_mesh_lightning_is_what_it_is_on_one():
 @pytest.mark.parametrize('name', ('linear_transformer', 'lightning'))
 def test_over_a_mesh_biases_get_the_gradient_of_the_whole_batch(name):
   mixer = MIXERS[name]
-  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  params = _init(mixer)
   mesh = jax.make_mesh((2,), ('data',),
                        axis_types=(jax.sharding.AxisType.Auto,))
   with kernels.target('tpu', interpret=True):

@@ -24,6 +24,7 @@ def test_convolve(length, taps, own):
   np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.every(5, 1)
 @pytest.mark.parametrize('taps', [1, 2, 63, 64, 65, 1000])
 @pytest.mark.parametrize('kind', ['real', 'complex'])
 def test_exponential_sums(taps, kind):

@@ -1,5 +1,7 @@
 """Compares LayerNorm with its definition in float64 and with Flax's."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -26,10 +28,13 @@ def _gradients(module, params, x, dy):
   return y, *pull(jnp.asarray(dy, y.dtype))
 
 
+_compiled = jax.jit(_gradients, static_argnums=0)
+
+
 def test_gradients_are_those_of_its_definition_in_float64():
   """Compares gradients with differences along random directions."""
   params, x, dy = _case(jnp.float32)
-  _, dparams, dx = _gradients(LayerNorm(), params, x, dy)
+  _, dparams, dx = _compiled(LayerNorm(), params, x, dy)
 
   def loss(x, scale, bias):
     unit = (x - x.mean(-1, keepdims=True)) / np.sqrt(
@@ -57,7 +62,7 @@ def test_it_is_that_of_flax(dtype, said):
   shapes = [jax.eval_shape(m.init, jax.random.key(0), x) for m in modules]
   assert shapes[0] == shapes[1]
   (y, dparams, dx), (y_flax, *flax) = (
-      _gradients(m, params, x, dy) for m in modules)
+      _compiled(m, params, x, dy) for m in modules)
   assert y.dtype == y_flax.dtype and dx.dtype == x.dtype
   np.testing.assert_array_equal(*(np.float32(v) for v in (y, y_flax)))
   bound = 1e-5 if dtype == jnp.float32 else 2e-2
@@ -66,6 +71,7 @@ def test_it_is_that_of_flax(dtype, said):
     small.assert_close(np.float32(got), np.float32(want), bound)
 
 
+@functools.partial(jax.jit, static_argnums=(4, 5))
 def _beside(params, x, dy, dx, dtype=None, interpret=True):
   """Returns x and its norm on a GPU, and gradients of parameters and x."""
   with kernels.target('gpu', interpret):

@@ -38,6 +38,7 @@ class _Run:
     return self.module.apply(variables, x, mask, self.reverse)
 
 
+@pytest.mark.every(3, 1)
 @pytest.mark.parametrize('reverse', [False, True])
 @pytest.mark.parametrize('options', [
     {}, {'width': 1}, {'width': 3, 'activation': 'identity', 'use_bias': True},
