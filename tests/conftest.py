@@ -144,6 +144,22 @@ def compile_once(tmp_path_factory):
   jax.config.update('jax_compilation_cache_dir', None)
 
 
+@pytest.fixture(scope='module')
+def quick_runs(compile_once):
+  """Trains on one device and draws no curves, for tests of neither."""
+  from lra.records import curves
+  from lra.training import mesh
+  make = mesh.make
+
+  def on_one(sizes, devices=None):
+    return make(sizes, jax.devices()[:1] if devices is None else devices)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(curves, 'plot', lambda *_: None)
+    patch.setattr(mesh, 'make', on_one)
+    yield
+
+
 def _resident():
   """Returns the bytes of memory that this process holds, 0 if unknown."""
   try:
