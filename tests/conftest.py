@@ -131,13 +131,17 @@ def pytest_terminal_summary(terminalreporter):
                     for name, (n, m) in sorted(counts.items())) + ')')
 
 
+def _of_all_workers(tmp_path_factory):
+  """Returns the temporary folder that the workers of xdist share."""
+  folder = tmp_path_factory.getbasetemp()
+  return folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
+
+
 @pytest.fixture(scope='module')
 def compile_once(tmp_path_factory):
   """Compiles a program once for all tests and workers that use this fixture."""
   from lra.cli import command
-  folder = tmp_path_factory.getbasetemp()
-  if 'PYTEST_XDIST_WORKER' in os.environ:
-    folder = folder.parent
+  folder = _of_all_workers(tmp_path_factory)
   command.use_compile_cache(folder / 'xla')
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
   yield
@@ -187,8 +191,9 @@ def no_protocols(monkeypatch):
 
 @pytest.fixture(scope='session')
 def mini_data(tmp_path_factory) -> pathlib.Path:
-  """Prepares `listops_mini`; returns the data directory."""
+  """Prepares `listops_mini` once for all workers; returns the data directory.
+  """
   import data_prep
-  folder = tmp_path_factory.mktemp('data')
+  folder = _of_all_workers(tmp_path_factory) / 'data'
   data_prep.prepare('listops_mini', folder)
   return folder
