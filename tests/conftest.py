@@ -131,17 +131,37 @@ def pytest_terminal_summary(terminalreporter):
                     for name, (n, m) in sorted(counts.items())) + ')')
 
 
+def _of_all_workers(tmp_path_factory):
+  """Returns the temporary folder that the workers of xdist share."""
+  folder = tmp_path_factory.getbasetemp()
+  return folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
+
+
 @pytest.fixture(scope='module')
 def compile_once(tmp_path_factory):
   """Compiles a program once for all tests and workers that use this fixture."""
   from lra.cli import command
-  folder = tmp_path_factory.getbasetemp()
-  if 'PYTEST_XDIST_WORKER' in os.environ:
-    folder = folder.parent
+  folder = _of_all_workers(tmp_path_factory)
   command.use_compile_cache(folder / 'xla')
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
   yield
   jax.config.update('jax_compilation_cache_dir', None)
+
+
+@pytest.fixture(scope='module')
+def quick_runs(compile_once):
+  """Trains on one device and draws no curves, for tests of neither."""
+  from lra.records import curves
+  from lra.training import mesh
+  make = mesh.make
+
+  def on_one(sizes, devices=None):
+    return make(sizes, jax.devices()[:1] if devices is None else devices)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(curves, 'plot', lambda *_: None)
+    patch.setattr(mesh, 'make', on_one)
+    yield
 
 
 def _resident():
@@ -171,8 +191,9 @@ def no_protocols(monkeypatch):
 
 @pytest.fixture(scope='session')
 def mini_data(tmp_path_factory) -> pathlib.Path:
-  """Prepares `listops_mini`; returns the data directory."""
+  """Prepares `listops_mini` once for all workers; returns the data directory.
+  """
   import data_prep
-  folder = tmp_path_factory.mktemp('data')
+  folder = _of_all_workers(tmp_path_factory) / 'data'
   data_prep.prepare('listops_mini', folder)
   return folder

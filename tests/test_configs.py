@@ -337,7 +337,7 @@ def test_configs_are_imported_without_jax():
 OTHERS = [name for name in protocols.PROTOCOLS if name != 'simpletron']
 
 
-@pytest.mark.every(28)
+@pytest.mark.every(59)
 @pytest.mark.parametrize('model, protocol', [
     *((model, 'simpletron') for model in MODELS),
     # Other protocols change only sizes here; every fourth model tests one.
@@ -378,7 +378,7 @@ def _trained(model, kind, devices=1, **options):
   return p, first, jax.device_get(state)
 
 
-@pytest.mark.every(28)
+@pytest.mark.every(52, 7)
 @pytest.mark.parametrize('model, kind, devices', [
     *((model, 'listops', 1 + i // 4 % 2) for i, model in enumerate(MODELS)),
     *(pytest.param(model, 'retrieval', 2, marks=pytest.mark.full)

@@ -5,9 +5,12 @@ runs as from a shell: with its own arguments, folder, environment and streams.
 """
 
 import functools
+import gc
+import importlib
 import json
 import os
 import pathlib
+import pkgutil
 import resource
 import subprocess
 import sys
@@ -21,6 +24,10 @@ from tests.helpers.paths import ROOT
 PROGRESS = ('reading', 'checking', 'storing', 'drawing')
 # The environment before tests change it.
 _ENVIRONMENT = dict(os.environ)
+# Packages whose modules are imported before the first command.
+_IMPORTED = ('data_prep', 'lra.cli', 'lra.models', 'lra.nn', 'lra.objectives',
+             'lra.records', 'lra.report', 'lra.sweeps', 'lra.training')
+_LEFT_OUT = 'data_prep.linear'  # imports scikit-learn, which few commands need
 LONGEST = 60  # CPU seconds that a command may use
 
 
@@ -85,11 +92,12 @@ def assert_one_sentence(done: Done, *words: str, code: int = USER_ERROR):
 
 def serve() -> None:
   """Forks for each request line of stdin; prints the result as JSON."""
-  import data_prep.__main__  # noqa: F401
-  import data_prep.listops  # noqa: F401
-  import lra.cli.main  # noqa: F401
-  import lra.sweeps.sweep  # noqa: F401
-  import lra.training.train  # noqa: F401
+  for room in _IMPORTED:
+    package = importlib.import_module(room)
+    for module in pkgutil.iter_modules(package.__path__, f'{room}.'):
+      if module.name != _LEFT_OUT:
+        importlib.import_module(module.name)
+  gc.freeze()  # a collection in a child would copy the memory it shares
   for line in sys.stdin:
     program, arguments, cwd, environment = json.loads(line)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -1,6 +1,7 @@
 """Compares the delta rules with a recurrence over tokens in float64."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -159,7 +160,7 @@ MORE = [
 ]  # fmt: skip
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5, 1)
 @pytest.mark.parametrize(
   'case', FEW + [pytest.param(x, marks=FULL) for x in MORE], ids=str
 )
@@ -167,14 +168,14 @@ def test_xla(case):
   check(case)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5, 3)
 @pytest.mark.parametrize('case', [FEW[i] for i in (1, 3, 4, 6, 8)], ids=str)
 def test_chunks_of_accelerators(case, monkeypatch):
   monkeypatch.setattr(xla_delta, 'CPU_CHUNK', xla_delta.CHUNK)
   check(case)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4, 2)
 @pytest.mark.parametrize('case', [FEW[i] for i in (0, 2, 5, 7)], ids=str)
 def test_segments(case, monkeypatch):
   """Several segments, the last of them shorter, give the reference's results.
@@ -222,8 +223,11 @@ def test_both_rules_agree():
   """A general delta rule with k * beta, -k, beta * k equals the delta rule."""
   (q, k, v), named, *_ = _operands(Case(40, mask=False, state=False))
   beta = named['beta'][..., None]
-  want = kernels.delta_rule(q, k, v, **named)
-  got = kernels.general_delta_rule(q, k * beta, v, -k, beta * k, scale=0.7)
+  delta, general = (
+    jax.jit(functools.partial(f, scale=0.7)) for f in FUNCTIONS.values()
+  )
+  want = delta(q, k, v, beta=named['beta'])
+  got = general(q, k * beta, v, -k, beta * k)
   np.testing.assert_allclose(got, want, atol=1e-5)
 
 
@@ -232,6 +236,7 @@ def test_second_half_from_the_state_of_the_first():
   arrays, named, *_ = _operands(case)
   tokens = [*arrays, named['beta'], named['log_decay']]
 
+  @jax.jit
   def run(tokens, state=None):
     q, k, v, beta, log_decay = tokens
     return kernels.delta_rule(
@@ -246,6 +251,7 @@ def test_second_half_from_the_state_of_the_first():
   small.assert_close(end, last, 2e-6)
 
 
+@FULL
 def test_a_decay_to_nothing():
   """A log decay of -inf forgets all before the token; gradients are finite."""
   case = Case(40, decay=-0.1, mask=False, state=False)
@@ -255,11 +261,12 @@ def test_a_decay_to_nothing():
   def loss(q, k, v):
     return jnp.sum(kernels.delta_rule(q, k, v, **named) * do)
 
-  grads = jax.grad(loss, (0, 1, 2))(q, k, v)
+  grads = jax.jit(jax.grad(loss, (0, 1, 2)))(q, k, v)
   assert all(np.isfinite(x).all() for x in grads)
-  out = kernels.delta_rule(q, k, v, **named)
+  rule = jax.jit(kernels.delta_rule, static_argnames=('reverse', 'scale'))
+  out = rule(q, k, v, **named)
   named = {n: y[:, 17:] if np.ndim(y) else y for n, y in named.items()}
-  alone = kernels.delta_rule(q[:, 17:], k[:, 17:], v[:, 17:], **named)
+  alone = rule(q[:, 17:], k[:, 17:], v[:, 17:], **named)
   small.assert_close(out[:, 17:], alone, 2e-6)
 
 
@@ -288,7 +295,9 @@ def test_a_mesh_splits_the_batch():
   tokens = [jnp.nan_to_num(y) for y in tokens]
   small.assert_close(
     jax.jit(local)(*tokens),
-    kernels.delta_rule(*tokens[:3], beta=tokens[3], log_decay=tokens[4]),
+    jax.jit(kernels.delta_rule)(
+      *tokens[:3], beta=tokens[3], log_decay=tokens[4]
+    ),
     2e-6,
   )
   for y, z in zip(

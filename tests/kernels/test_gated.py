@@ -176,7 +176,7 @@ def test_minus_infinity_forgets():
   q, k, v = jax.random.normal(jax.random.key(0), (3, 1, 40, 2, 4))
   for shape in ((1, 40, 2), (1, 40, 2, 4)):
     g = jnp.zeros(shape).at[:, 17].set(-jnp.inf)
-    run = kernels.gated_linear_attention
+    run = jax.jit(kernels.gated_linear_attention)
     whole = run(q, k, v, log_decay=g)
     first, second = (
       run(q[:, i], k[:, i], v[:, i], log_decay=0 * g[:, :1].repeat(n, 1))
@@ -189,7 +189,9 @@ def test_minus_infinity_forgets():
 
 def test_second_half_from_the_state_of_the_first():
   (q, k, v, g), *_ = _operands(Case(50, mask=False))
-  run = kernels.gated_linear_attention
+  run = jax.jit(
+    kernels.gated_linear_attention, static_argnames='return_state'
+  )
   whole, last = run(q, k, v, log_decay=g, return_state=True)
   first, state = run(
     q[:, :31], k[:, :31], v[:, :31], log_decay=g[:, :31], return_state=True

@@ -174,7 +174,10 @@ def test_chunks(case, monkeypatch):
   check('xla', case)
 
 
-SIMULATED = FEW[:3] + [pytest.param(x, marks=FULL) for x in FEW[3:]]
+SIMULATED = [
+  FEW[0], Case(34, dtype='complex64', reverse=True),
+  *(pytest.param(x, marks=FULL) for x in FEW[1:])
+]  # fmt: skip
 
 
 @pytest.mark.parametrize('case', SIMULATED, ids=str)

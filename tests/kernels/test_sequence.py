@@ -54,9 +54,13 @@ def _function(op, packed, kernel, mesh=None):
 
 
 def _with_gradients(function, arrays):
-  out, pull = jax.jit(lambda *x: jax.vjp(function, *x))(*arrays)
-  do = np.random.default_rng(2).standard_normal(out.shape).astype(np.float32)
-  return out, *jax.jit(pull)(do)
+  @jax.jit
+  def run(*arrays):
+    out, pull = jax.vjp(function, *arrays)
+    do = np.random.default_rng(2).standard_normal(out.shape).astype(out.dtype)
+    return out, *pull(do)
+
+  return run(*arrays)
 
 
 @pytest.mark.every(4)
@@ -150,11 +154,13 @@ def test_keys_of_rows_are_those_of_the_whole_batch(fsdp):
   mesh = jax.make_mesh(
     (4 // fsdp, fsdp), axes, axis_types=(AxisType.Auto,) * 2
   )
-  draw = jax.shard_map(
-    lambda x: jax.random.key_data(kernels.row_keys(key, len(x))),
-    mesh=mesh,
-    in_specs=split,
-    out_specs=split,
+  draw = jax.jit(
+    jax.shard_map(
+      lambda x: jax.random.key_data(kernels.row_keys(key, len(x))),
+      mesh=mesh,
+      in_specs=split,
+      out_specs=split,
+    )
   )
   want = jax.random.key_data(kernels.row_keys(key, 8))
   np.testing.assert_array_equal(draw(jnp.zeros(8)), want)

@@ -205,7 +205,7 @@ def _ranks(samples):
   return statistics.rank(samples)[0]
 
 
-@pytest.mark.every(2)
+@pytest.mark.full
 @pytest.mark.parametrize('seeds', [3, 5])
 def test_equal_mechanisms_are_rarely_told_apart(seeds):
   """At most about 5% of 200 tables of 12 equal rows show a difference."""

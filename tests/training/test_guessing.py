@@ -12,11 +12,11 @@ from lra.training import train
 from lra.training.counters import RunCounters, at_guessing
 from tests.helpers import small
 
-pytestmark = pytest.mark.usefixtures('compile_once')
+pytestmark = pytest.mark.usefixtures('quick_runs')
 STEPS = 200
 
 
-def _run(folder, capsys, rows, seq_len):
+def _run(folder, capsys, rows):
   """Trains on rows of (expression, label); returns the result and stderr."""
   for split in ('train', 'val', 'test'):
     (folder / f'basic_{split}.tsv').write_text('Source\tTarget\n' + ''.join(
@@ -26,7 +26,7 @@ def _run(folder, capsys, rows, seq_len):
       'simpletron', 'listops', steps=STEPS, eval_every=100, log_every=5,
       learning_rate=0.01, warmup_steps=0, weight_decay=0.0)
   c.optim.schedule, c.encoder.dropout = 'constant', 0.0
-  c.seq_len = seq_len
+  c.seq_len = 4
   c.data_dir = str(folder / 'data')
   capsys.readouterr()
   train.train(small.experiment(c, folder / 'run'))
@@ -37,14 +37,14 @@ def _run(folder, capsys, rows, seq_len):
 def test_constant_inputs_cannot_be_learnt(tmp_path, capsys):
   """Cutting the inputs to 4 tokens removes the digit that is the label."""
   made, printed = _run(tmp_path, capsys, [
-      (f'[MAX 0 0 0 0 {d} ]', d) for d in (0, 1) * 20], seq_len=4)
+      (f'[MAX 0 0 0 0 {d} ]', d) for d in (0, 1) * 20])
   assert STEPS / 10 <= made['guessing_step'] <= STEPS / 4
   assert printed.count('that of guessing (0.693)') == 1
 
 
 def test_a_run_that_learns_says_nothing(tmp_path, capsys):
   made, printed = _run(tmp_path, capsys, [
-      (f'[MAX {d} {d} ]', d) for d in (0, 1) * 20], seq_len=8)
+      (f'[MAX {d} {d} ]', d) for d in (0, 1) * 20])
   assert made['test']['accuracy'] == 1
   assert made['guessing_step'] is None and 'guessing' not in printed
 

@@ -21,6 +21,7 @@ def test_the_first_match_of_the_whole_name_counts(patterns):
       for name in NAMES] if patterns else [])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('pattern', [
     '(.*.*.*.*.*.*.*.*.*)*zzz', '([a-z/_0-9]+)+!', '(?:a|e|[a-z/_0-9]|.)*!',
     30 * '.*' + '!', '(?=(.*.*)*!)x'])

@@ -12,7 +12,7 @@ from lra.training import train
 from lra.training.checkpoint import Checkpoints
 from tests.helpers import small
 
-pytestmark = pytest.mark.usefixtures('compile_once')
+pytestmark = pytest.mark.usefixtures('quick_runs')
 
 
 def _logged(folder, split):

@@ -54,6 +54,7 @@ def whole(mini_data, tmp_path_factory):
 
 def test_six_steps_equal_three_and_three(
     whole, mini_data, tmp_path, monkeypatch):
+  monkeypatch.setattr(curves, 'plot', lambda *_: None)
   with monkeypatch.context() as patch:
     _stop_at(patch, 3)
     stopped = train.train(same_run.experiment(mini_data, tmp_path))

@@ -11,7 +11,7 @@ from lra.errors import UserError
 from lra.training import program, provenance, train, trainer
 from tests.helpers import small
 
-pytestmark = pytest.mark.usefixtures('compile_once')
+pytestmark = pytest.mark.usefixtures('quick_runs')
 
 
 def _config(mini_data, seed, **options):
