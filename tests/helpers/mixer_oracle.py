@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend import random as jax_random
 
 # Compiles code that is not itself under test in half the time.
 quick_jit = functools.partial(jax.jit, compiler_options={
@@ -30,32 +29,10 @@ def ragged(*lengths, width, length=None, seed=0):
   return x, np.arange(length) < np.array(lengths)[:, None]
 
 
-def _hash(x):
-  x = x * jnp.uint32(0x9e3779b1)
-  x = (x ^ (x >> 15)) * jnp.uint32(0x85ebca77)
-  return x ^ (x >> 13)
-
-
-def _next(key, shape):
-  """Returns uint32 of `shape`, hashes of the numbers that follow the key."""
-  return _hash(_hash(key) + np.arange(np.prod(shape, dtype=int), dtype='u4')
-               ).reshape(shape)
-
-
-# Keys of few operations: a third of the time that Threefry takes to compile.
-_QUICK_KEYS = jax_random.define_prng_impl(
-    key_shape=(1,), name='quick', tag='quick',
-    seed=lambda seed: jnp.asarray(seed, jnp.uint32)[None],
-    split=lambda key, shape: _next(key, shape)[..., None],
-    random_bits=lambda key, width, shape: _next(key, shape).astype(
-        f'uint{width}'),
-    fold_in=lambda key, data: _hash(_hash(key) ^ jnp.uint32(data)))
-
-
 def init(mixer, x, mask, seed=0, noise=0.1):
   """Returns the variables of a mixer, with no parameter equal to zero."""
   variables = quick_jit(functools.partial(mixer.init, train=False))(
-      jax.random.key(seed, impl=_QUICK_KEYS), x, mask)
+      jax.random.key(seed), x, mask)
   rng = np.random.default_rng(seed)
   params = jax.tree.map(
       lambda p: np.asarray(p) + noise * rng.normal(size=p.shape).astype('f'),
