@@ -7,6 +7,7 @@ import pytest
 
 from lra import bits
 from lra.report import boards as boards_lib
+from lra.report import texts
 from tests.helpers import scored
 from tests.helpers.page import Place, make
 
@@ -76,7 +77,7 @@ def test_full_tasks_that_wait_have_them(tmp_path, usual):
 @pytest.mark.parametrize('data, said', [(DATA, True), ('beef00000000', False)])
 def test_notes_are_of_the_usual_data(tmp_path, usual, data, said):
   place = Place(tmp_path / 'own', [run(data=data)], ())
-  assert ('decided at depth d' in page(place, usual).lower()) == said
+  assert (texts.NOTES['listops'] in page(place, usual)) == said
   (board, *_), _ = boards_lib.load(place.runs, place.baselines, usual)
   assert board.usual == said
 
