@@ -227,9 +227,9 @@ def _next(rng, m, tables, pivot, phi, continuity, draws, weights):
 def _grow(rng, image, m, tables, snake, contrast, continuity, draws, weights):
   """Adds a paddle to a snake; returns whether there was room.
 
-  `snake` is float64 [8]: pivot y and x, orientation, tip y and x, and the
-  last paddle's mask. The mask is given by 0 (`stamps.first`) or 1
-  (`stamps.ring`) and its index there.
+  `snake` is float64 [8]. 0 and 1: pivot y and x. 2: orientation. 3 and 4: tip
+  y and x. 5: table of the last paddle's mask, 0 for `stamps.first` and 1 for
+  `stamps.ring`. 6: the mask's index in that table. 7 is not used.
   """
   k, py, px = _next(rng, m, tables, (int(snake[0]), int(snake[1])), snake[2],
                     continuity, draws, weights)

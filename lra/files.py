@@ -32,8 +32,8 @@ def expanded(path: pathlib.Path) -> pathlib.Path:
   try:
     return path.expanduser()
   except RuntimeError as e:
-    raise UserError(f'{path} begins with the home folder of a user without '
-                    'one here: choose another path.') from e
+    raise UserError(f'{path} begins with ~, but no such user has a home folder '
+                    'on this machine: write the path in full.') from e
 
 
 def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:

@@ -131,17 +131,13 @@ def pytest_terminal_summary(terminalreporter):
                     for name, (n, m) in sorted(counts.items())) + ')')
 
 
-def _of_all_workers(tmp_path_factory):
-  """Returns the temporary folder that the workers of xdist share."""
-  folder = tmp_path_factory.getbasetemp()
-  return folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
-
-
 @pytest.fixture(scope='module')
 def compile_once(tmp_path_factory):
   """Compiles a program once for all tests and workers that use this fixture."""
   from lra.cli import command
-  folder = _of_all_workers(tmp_path_factory)
+  folder = tmp_path_factory.getbasetemp()
+  if 'PYTEST_XDIST_WORKER' in os.environ:
+    folder = folder.parent
   command.use_compile_cache(folder / 'xla')
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
   yield
@@ -191,9 +187,8 @@ def no_protocols(monkeypatch):
 
 @pytest.fixture(scope='session')
 def mini_data(tmp_path_factory) -> pathlib.Path:
-  """Prepares `listops_mini` once for all workers; returns the data directory.
-  """
+  """Prepares `listops_mini`, which some tests damage; returns the directory."""
   import data_prep
-  folder = _of_all_workers(tmp_path_factory) / 'data'
+  folder = tmp_path_factory.mktemp('data')
   data_prep.prepare('listops_mini', folder)
   return folder

@@ -119,9 +119,10 @@ class Steps:
     return rows, valid, length
 
   def decays(self, slope, length):
-    """Returns `chunks.from_start` times the scale, `to_end` and `over`.
+    """Returns (scale * `chunks.from_start`, `chunks.to_end`, `chunks.over`).
 
-    The first two are columns [C, 1], one number per row.
+    The first two are columns [C, 1], a number for each row. The third is one
+    number.
     """
     i = lax.broadcasted_iota(jnp.int32, (self.chunk, 1), 0)
     start = chunks.from_start(slope, i) * self.options.scale

@@ -41,7 +41,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal_state, options):
-  """Returns (gradients of q, k, v; None; gradient of the initial state).
+  """Returns (gradients of q, k, v; None for a bias; gradient of the state).
 
   Recomputes every segment from the state before it, then goes backward over it.
   """

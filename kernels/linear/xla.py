@@ -41,7 +41,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns (gradients of q, k, v; None; gradient of the initial state).
+  """Returns (gradients of q, k, v; None for a bias; gradient of the state).
 
   With u = phi(q) / norm and delta = do . out, the gradients of numerator and
   normaliser are

@@ -109,7 +109,7 @@ class _Walk:
     return y.reshape(len(y), self.count, self.size, -1)
 
   def place(self, i):
-    """Returns the number of the row in every chunk that step i computes."""
+    """Returns the index, in its chunk, of the row that step i computes."""
     return self.size - 1 - i if self.reverse else i
 
   def step(self, i, s):

@@ -63,8 +63,8 @@ def attend(q, k, v, mask, *, scale, bias=None, dropout_rate=0.0,
   length, keys = q.shape[1], k.shape[1]
   if mask is None:
     mask = jnp.ones(k.shape[:2], bool)
-  # A bias is expanded over a block of queries and all keys, so such blocks are
-  # half as large.
+  # A bias is held for one block of queries and all keys. Blocks of half the
+  # size need half of that memory.
   rows = block_size(length, block if bias is None else -(-block // 2))
   cols = block_size(keys, block)
   mask_MxBxJ = _blocks(mask, cols)

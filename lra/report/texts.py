@@ -27,10 +27,10 @@ COMPARING = (
 # Column or topic -> its explanation.
 READING = {
     'Rank': (
-        'All places that the row may have: below the rows that are '
-        'significantly better, and above the rows that are significantly '
-        'worse. In the details, "no different from places" lists the places of '
-        'the rows that do not differ significantly from it.'),
+        'All places that the row may have. Rows that are significantly better '
+        'are above it, and rows that are significantly worse are below it. In '
+        'the details, "no different from places" lists the places of the rows '
+        'that do not differ significantly from it.'),
     '95% interval': (
         'The interval of the mean over seeds, on these test examples. A star '
         'marks an interval over test examples instead: there is only one seed, '
@@ -45,9 +45,9 @@ READING = {
     'Answers': (
         'Whether the records store which test examples were right. Rows whose '
         'answers are "not kept" are compared by Fisher\'s exact test on the '
-        'number of right answers, which detects fewer differences. If rows '
-        'have several seeds, they differ only if every pair of seeds does, in '
-        'the same direction.'),
+        'number of right answers, which detects fewer differences. With either '
+        'test, rows with several seeds differ only if every pair of seeds '
+        'does, in the same direction.'),
     'Seeds': (
         '"1 of 5" means that one of five seeds finished; the others diverged, '
         'ran out of memory or were stopped. In the details, "a / b / c" gives '
@@ -68,10 +68,10 @@ READING = {
         'least 95%, for the slowest seed.'),
     'Agreement with rules': (
         '"As first operator %" is the share of test examples for which the '
-        'model answers as this baseline does, right or wrong.'),
+        'model gives the same answer as the baseline "first operator".'),
     'Decided at depth': (
-        'A ListOps example is decided at depth d if the tokens inside d nested '
-        'operators already settle its answer, whatever stands deeper.'),
+        'A ListOps example is decided at depth d if the tokens inside at most '
+        'd operators settle its answer, whatever stands deeper.'),
     'Settings changed from the protocol': (
         'Runs that change settings of their protocol are in a separate table. '
         'Seeds, data folders and hardware settings do not count as changes.'),

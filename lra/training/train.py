@@ -139,7 +139,7 @@ def train_many(runs: list[Experiment], *, at_once: int,
       return train(run, left, shared=shared, **options)
     except Exception as error:
       if distributed.is_multiprocess():
-        raise  # the other processes may wait for this one
+        raise  # in a next run it would let the other processes wait
       errors.append(error)
       say(f'{run.folder}: {_told(error)}')
       return error

@@ -63,10 +63,12 @@ def test_a_missing_or_foreign_published_file_is_named(tmp_path):
 def test_a_row_is_compared_within_its_protocol_only(tmp_path):
   """A row is compared with the published row of its own protocol only.
 
-  The intervals were computed by hand. Seeds of 60, 61 and 62% have 61 +- 2.48
-  by Student's t; 122 of 200 has 54.09 to 67.49 by Wilson; both together give
-  53.66 to 67.95. By Wilson 129 of 200 has 57.65 to 70.80, and 149 of 200 has
-  68.04 to 80.04.
+  The numbers were computed by hand, in percent. Distances from a score to the
+  ends of its two intervals are added in quadrature. Our seeds of 60, 61 and 62
+  have 61 +- 2.48 (Student's t), and 122 of 200 examples 54.09 to 67.49
+  (Wilson): together 53.66 to 67.95. The published scores count as 129 of 200,
+  57.65 to 70.80 (Wilson), and 149 of 200, 68.04 to 80.04. So the difference
+  from 64.27 begins at -3.27 - sqrt(7.34^2 + 6.53^2) = -13.1.
   """
   place = Place(tmp_path, [
       make(seed=i, right=right, protocol='lra')

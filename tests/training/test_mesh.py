@@ -8,7 +8,7 @@ import pytest
 
 from lra import models
 from lra.errors import UserError
-from lra.training import mesh, step
+from lra.training import mesh, step, train
 from tests.helpers import small
 
 SPLITTING = sorted(
@@ -185,3 +185,21 @@ def test_of_pairs_the_tokens_are_split_and_not_the_pair():
         state.params, state.constants, batch))[1])
   # Four devices sum the float32 losses in another order.
   np.testing.assert_allclose(*counts, rtol=1e-5)
+
+
+@pytest.mark.full
+def test_seeds_trained_together_on_four_devices_are_those_trained_alone(
+    mini_data, tmp_path):
+  def run(seed, name):
+    c = small.config('transformer', 'listops_mini', steps=6, eval_every=3,
+                     batch_size=8, microbatch_size=4, eval_batch_size=200)
+    c.data_dir, c.seq_len, c.seed = str(mini_data), 0, seed
+    c.mesh.data = 4
+    return small.experiment(c, tmp_path / name)
+  alone = train.train(run(1, 'alone'))
+  together = [result for _, result in train.train_many(
+      [run(0, 's0'), run(1, 's1')], at_once=2)]
+  same, = [result for result in together if result.seed == 1]
+  assert alone.num_devices == same.num_devices == 4
+  assert np.array_equal(same.test.confusion, alone.test.confusion)
+  assert same.test.loss == alone.test.loss

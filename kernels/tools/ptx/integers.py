@@ -80,7 +80,7 @@ def compare(machine, warp, instruction, lanes):
 
 
 def select(machine, warp, instruction, lanes):
-  """Runs selp; takes the second operand if the condition is unknown."""
+  """Runs selp: a if the condition holds; b if not, or if it is unknown."""
   _, a, b, condition = instruction.operands
   condition, kind = warp.value(condition), integer_type(instruction.op[-1])
   value = None
