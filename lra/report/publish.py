@@ -69,7 +69,8 @@ def write(place: Place, html: pathlib.Path | None = None) -> list[LeftOut]:
   if html:
     contents[html / 'index.html'] = render.html(found, drawn, html).encode()
   stale = {*place.figures.glob('*.svg'), *(
-      place.details / f'{task}.md' for task in tasks.TASKS)} - set(contents)
+      place.details / f'{name}.md' for name in (
+          *tasks.TASKS, 'mechanisms', 'published', 'reading'))} - set(contents)
   files.write_all(contents)
   for path in stale:
     path.unlink(missing_ok=True)

@@ -119,6 +119,7 @@ GROUPS = {
 MECHANISMS = (
     'This table has all mechanisms on the mini tasks and probes, by family. '
     'Brackets name the settings of a run that differ from the protocol. '
+    'Bold in such a line compares it with other changed runs only. '
     '"a to b": the least and the largest value over the tasks.')
 # Task -> a note on how to read its scores.
 NOTES = {

@@ -102,10 +102,12 @@ def test_the_page_of_a_task_without_records_is_removed(tmp_path):
   place = Place(tmp_path, [*RUNS, make(task='retrieval')])
   place.write()
   (place.runs / 'retrieval' / f'run{len(RUNS)}.json').unlink()
+  (place.runs / 'text_mini').rename(tmp_path / 'elsewhere')
   kept = tmp_path / 'leaderboard' / 'notes.md'
   kept.touch()
   place.write()
-  assert not (tmp_path / 'leaderboard' / 'retrieval.md').exists()
+  for name in ('retrieval', 'mechanisms'):
+    assert not (tmp_path / 'leaderboard' / f'{name}.md').exists()
   assert kept.exists()
 
 
