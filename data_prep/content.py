@@ -14,7 +14,8 @@ class Split:
   """Examples of one split.
 
   Attributes:
-    tokens: uint8, the token codes of all documents, one after the other.
+    tokens: uint8, or uint16 for large vocabularies: the token codes of all
+      documents, one after the other.
     offsets: int64 [documents + 1], the first token of each document, then the
       number of all tokens.
     labels: int32 [N].
@@ -69,7 +70,7 @@ def fingerprint(splits: Mapping[str, Split]) -> str:
 
   def add_documents(split):
     add('offsets', split.offsets, '<i8')
-    add('tokens', split.tokens, '|u1')
+    add('tokens', split.tokens, split.tokens.dtype.newbyteorder('<').str)
 
   if splits['train'].pairs is not None:
     add_documents(splits['train'])

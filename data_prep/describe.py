@@ -5,9 +5,10 @@ import pathlib
 import numpy as np
 from PIL import Image, ImageDraw
 
-from data_prep import kinds, probes
+from data_prep import kinds
 from data_prep.content import SPLITS, Content, Split
 from data_prep.pixels import images_of
+from data_prep.probes.questions import asked
 from lra import tasks
 from lra.errors import UserError
 
@@ -54,7 +55,7 @@ def _size(name, split):
 
 
 def _labels(task, splits):
-  found = [probes.asked(splits[name])[1] if task.probe else splits[name].labels
+  found = [asked(splits[name])[1] if task.probe else splits[name].labels
            for name in SPLITS]
   shares = np.stack([
       np.bincount(labels, minlength=task.num_classes) / len(labels)

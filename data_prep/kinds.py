@@ -1,6 +1,7 @@
 """Lists the baselines of each data set, and shows its examples as text."""
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -63,10 +64,10 @@ def _codes(tokens):
   return ' '.join(str(code) if code else '.' for code in tokens)
 
 
-def _probe(name):
+def _probe(family, name):
   def baseline(train, test):
-    from data_prep import probes
-    return getattr(probes, name)(train, test)
+    module = importlib.import_module(f'data_prep.probes.{family}')
+    return getattr(module, name)(train, test)
   return baseline
 
 
@@ -94,9 +95,9 @@ def _marker_distance(splits, variant):
       splits, pathfinder.VARIANTS[variant].law.marker_radius)
 
 
-_ASKED = {'majority': (_probe('majority'),
+_ASKED = {'majority': (_probe('questions', 'majority'),
                        'always answers with the most common class of train'),
-          'chance': (_probe('chance'), 'guesses a class at random')}
+          'chance': (_probe('questions', 'chance'), 'guesses a class at random')}
 _KINDS = {
     'listops': Kind(_expression, {**_MAJORITY, parts.FIRST_OPERATOR: (
         first_operator,
@@ -112,13 +113,13 @@ _KINDS = {
     'mqar': Kind(_codes, {
         **_ASKED,
         'any value': (
-            _probe('any_value'),
+            _probe('recall', 'any_value'),
             'always answers with the first value of the sequence'),
-        'place': (_probe('by_place'), (
+        'place': (_probe('recall', 'by_place'), (
             'answers with the value of the pair that questions at this '
             'position ask for most often in train'))}),
     'selective_copying': Kind(_codes, {**_ASKED, 'commonest symbol': (
-        _probe('commonest_symbol'),
+        _probe('copying', 'commonest_symbol'),
         'always answers with the most frequent symbol of the sequence')}),
 }
 

@@ -26,7 +26,7 @@ def gather(split: Split, indices, seq_len: int, *,
   flat = documents.reshape(-1)
   starts = split.offsets[flat]
   lengths = np.minimum(split.offsets[flat + 1] - starts, seq_len)
-  codes = np.zeros((flat.size, seq_len), np.uint8)
+  codes = np.zeros((flat.size, seq_len), split.tokens.dtype)
   for row, start, length in zip(
       codes, starts.tolist(), lengths.tolist(), strict=True):
     row[:length] = split.tokens[start:start + length]

@@ -107,7 +107,7 @@ GROUPS = {
         'scores are not Long Range Arena scores.')),
     'probe': ('Probes', (
         'A probe is a set of generated sequences that tests one ability '
-        '(`data_prep/probes.py`). Probes are not part of Long Range Arena. The '
+        '(`data_prep/probes/`). Probes are not part of Long Range Arena. The '
         'model predicts a class at some of the tokens, and accuracy is over '
         'these tokens. The papers train causal models. Here only some models '
         'are causal, such as `lightning`; the others see both directions. To '

@@ -1,5 +1,6 @@
 """Solves the probe tasks again in plain Python, one example at a time."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import data_prep
 from data_prep import baselines, describe, probes
 from data_prep.content import fingerprint
+from data_prep.probes import copying, questions, recall
 from lra import tasks
 from lra.errors import UserError
 
@@ -19,9 +21,13 @@ def _examples(variant, split, count=100):
           for pair in made.pairs[:count]]
 
 
-def _small(name, **changes):
-  return probes.dataclasses.replace(
-      probes.VARIANTS[name], counts=(300, 200, 200), **changes)
+def _small(name):
+  """Returns a variant with at most 300 sequences in each part."""
+  variant = probes.VARIANTS[name]
+  return dataclasses.replace(variant, **{
+      split: tuple(dataclasses.replace(part, count=min(part.count, 300))
+                   for part in getattr(variant, split))
+      for split in ('train', 'val', 'test')})
 
 
 @pytest.mark.parametrize('split', ['train', 'test'])
@@ -45,8 +51,8 @@ def test_recall_fills_all_its_slots_and_asks_early_pairs_early():
   """
   variant = probes.VARIANTS['mqar']
   n = variant.sizes['pairs']
-  tokens, _ = probes.draw_recall(
-      np.random.default_rng(0), 400, variant.length, **variant.sizes)
+  tokens, _ = recall.draw_recall(
+      np.random.default_rng(0), np.full(400, variant.length), **variant.sizes)
   questions = tokens[:, 2 * n::2]
   assert questions.all() and not tokens[:, 2 * n + 1::2].any()
   pair = (questions[:, :, None] == tokens[:, None, 0:2 * n:2]).argmax(2)
@@ -59,7 +65,8 @@ def test_recall_asks_early_as_if_drawn_one_after_the_other():
   rng, slots, wanted, count = np.random.default_rng(0), 12, 4, 4000
   chances = 0.01 * np.arange(1, slots + 1) ** (0.01 - 1)
   found = np.bincount(
-      probes._some(rng, count, slots, wanted, chances).ravel(), minlength=slots)
+      recall.sample(rng, count, slots, wanted, chances).ravel(),
+      minlength=slots)
   expected = np.bincount(np.concatenate([
       rng.choice(slots, wanted, replace=False, p=chances / chances.sum())
       for _ in range(count)]), minlength=slots)
@@ -73,11 +80,11 @@ def test_what_is_asked_of_copying_are_the_symbols_in_their_order():
   variant = _small('selective_copying')
   n = variant.sizes['copied']
   for tokens, asked in _examples(variant, 'val'):
-    assert tokens[-n:] == n * [probes.ASK]
-    symbols = [t for t in tokens[:-n] if t != probes.NOISE]
-    assert len(symbols) == n and probes.ASK not in symbols
+    assert tokens[-n:] == n * [copying.ASK]
+    symbols = [t for t in tokens[:-n] if t != copying.NOISE]
+    assert len(symbols) == n and copying.ASK not in symbols
     assert asked == (len(tokens) - n) * [0] + [
-        t - probes.SYMBOLS + 1 for t in symbols]
+        t - copying.SYMBOLS + 1 for t in symbols]
 
 
 @pytest.mark.parametrize('name, degree', [
@@ -114,20 +121,20 @@ def test_splits_differ_and_are_always_the_same(name):
 
 @pytest.mark.parametrize('name', probes.VARIANTS)
 def test_a_sequence_of_test_is_asked_for_as_many_classes_as_the_task_says(name):
-  example, _ = probes.asked(probes.generate(_small(name)).splits['test'])
+  example, _ = questions.asked(probes.generate(_small(name)).splits['test'])
   assert set(np.bincount(example)) == {tasks.get(name).answers}
 
 
 def test_floors():
-  recall = probes.generate(_small('mqar')).splits
+  asked = probes.generate(_small('mqar')).splits
   pairs = probes.VARIANTS['mqar'].sizes['pairs']
   # Each value is asked for once, so any fixed guess is right once in `pairs`.
-  right = probes.any_value(recall['train'], recall['test'])
+  right = recall.any_value(asked['train'], asked['test'])
   assert right.mean() == pytest.approx(1 / pairs)
   tracking = probes.generate(_small('permutations_3')).splits
-  right = probes.majority(tracking['train'], tracking['test'])
+  right = questions.majority(tracking['train'], tracking['test'])
   assert right.mean() == pytest.approx(1 / 6, abs=0.08)
-  assert probes.chance(tracking['train'], tracking['test']).mean() == (
+  assert questions.chance(tracking['train'], tracking['test']).mean() == (
       pytest.approx(1 / 6))
 
 
@@ -146,23 +153,23 @@ def test_floor_by_place():
         pair = tokens[1:2 * n:2].index(value - 1 + half)
         asked_of.setdefault(place, [0] * n)[pair] += 1
   right = []
-  for tokens, asked in _examples(variant, 'test', 200):
+  for tokens, asked in _examples(variant, 'test', 300):
     for place, value in enumerate(asked):
       if value:
         counts = asked_of.get(place, [1])
         pair = counts.index(max(counts))
         right.append(tokens[1 + 2 * pair] - half + 1 == value)
-  assert probes.by_place(splits['train'], splits['test']).tolist() == right
+  assert recall.by_place(splits['train'], splits['test']).tolist() == right
 
 
 def test_floor_of_the_commonest_symbol():
   variant = _small('selective_copying')
   splits, right = probes.generate(variant).splits, []
-  for tokens, asked in _examples(variant, 'test', 200):
-    symbols = sorted(t for t in tokens if t >= probes.SYMBOLS)
+  for tokens, asked in _examples(variant, 'test', 300):
+    symbols = sorted(t for t in tokens if t >= copying.SYMBOLS)
     guess = max(symbols, key=symbols.count)
-    right += [guess - probes.SYMBOLS == a - 1 for a in asked if a]
-  found = probes.commonest_symbol(splits['train'], splits['test'])
+    right += [guess - copying.SYMBOLS == a - 1 for a in asked if a]
+  found = copying.commonest_symbol(splits['train'], splits['test'])
   assert found.tolist() == right
   assert found.mean() > 0.2
 
