@@ -97,7 +97,8 @@ def _marker_distance(splits, variant):
 
 _ASKED = {'majority': (_probe('questions', 'majority'),
                        'always answers with the most common class of train'),
-          'chance': (_probe('questions', 'chance'), 'guesses a class at random')}
+          'chance': (_probe('questions', 'chance'),
+                     'guesses a class at random')}
 _KINDS = {
     'listops': Kind(_expression, {**_MAJORITY, parts.FIRST_OPERATOR: (
         first_operator,
