@@ -161,6 +161,35 @@ def read(task_name: str, data_dir=None):
   return builder.read(make_builder(task_name, data_dir))
 
 
+def generate_longer(task_name: str, length: int, shortest: int):
+  """Generates a test whose lengths differ from those of the task's data.
+
+  Args:
+    task_name: name of a task whose data are generated: a probe or ListOps.
+    length, shortest: the longest and the shortest sequence, in tokens.
+
+  Returns:
+    A `data_prep.content.Split` of 1,000 examples. It depends only on the
+    arguments.
+
+  Raises:
+    UserError: the data of the task are not generated, or have no sequences of
+      these lengths.
+  """
+  task = tasks.get(task_name)
+  if task.probe:
+    from data_prep import probes
+    return probes.generate_longer(
+        probes.VARIANTS[task.variant], length, shortest)
+  if task.dataset == 'listops':
+    from data_prep import listops
+    return listops.generate_longer(
+        listops.VARIANTS[task.variant], length, shortest)
+  raise UserError(
+      f'{task_name} has no tests of other lengths: only probes and ListOps are '
+      'generated at any length.')
+
+
 def _reason(error):
   """Returns why a file could not be written.
 

@@ -14,14 +14,18 @@ import tensorflow_datasets as tfds
 
 from data_prep import trees
 from data_prep.builder import Builder
-from data_prep.content import SPLITS, Content, split_of
+from data_prep.content import SPLITS, Content, Split, split_of
 from data_prep.tables import bad_row, find, part, read_rows
 from lra import tasks
+from lra.errors import UserError
 from lra.system.terminal import progress
 
 _SEED = 0
 _LONGEST = tasks.get('listops').seq_len
 _DRAWS_PER_CHUNK = 20_000
+# A test of other lengths has _LONGER expressions. They are less than _DEEPER
+# deeper than the others.
+_LONGER, _DEEPER = 1000, 8
 _CODES = {token: code for code, token in enumerate(trees.TOKENS)}
 _NO_PARENTHESES = str.maketrans('()', '  ')
 _FILES = {'train': 'basic_train.tsv', 'val': 'basic_val.tsv',
@@ -136,6 +140,36 @@ def generate(variant: Variant) -> Content:
   return Content(splits, {
       'origin': f'generated with seed {_SEED}', **facts,
       'process': dataclasses.asdict(variant.process)})
+
+
+def generate_longer(variant: Variant, length: int, shortest: int) -> Split:
+  """Generates 1,000 expressions of `shortest` to `length` tokens.
+
+  They may be as deep as those of the variant. If expressions of these lengths
+  are rarer than one in a thousand, they may be deeper: as little as possible.
+
+  Raises:
+    UserError: expressions of these lengths are too rare.
+  """
+  process = dataclasses.replace(
+      variant.process, min_length=shortest - 1, max_length=length + 1)
+  for depth in range(process.max_depth, process.max_depth + _DEEPER):
+    process = dataclasses.replace(process, max_depth=depth)
+    documents, values = [], []
+    for chunk in range(_LONGER):
+      kept = trees.draw(
+          process, (_SEED, shortest, length, chunk), _DRAWS_PER_CHUNK)
+      if 1000 * len(kept.values) < _DRAWS_PER_CHUNK:
+        break
+      blob, offsets = kept.tokens.tobytes(), kept.offsets.tolist()
+      documents += [blob[start:stop]
+                    for start, stop in itertools.pairwise(offsets)]
+      values += kept.values.tolist()
+      if len(documents) >= _LONGER:
+        return split_of(documents[:_LONGER], values[:_LONGER])
+  raise UserError(
+      f'Expressions of {shortest} to {length} tokens are too rare: choose a '
+      'wider range of lengths, with shorter ones.')
 
 
 def import_official(directory: pathlib.Path) -> Content:

@@ -12,10 +12,10 @@ import numpy as np
 
 from data_prep import encode
 from lra import paths
-from lra.data import batches, prepared
+from lra.data import batches, longer, prepared
 from lra.errors import UserError
 from lra.system.terminal import say
-from lra.training import program, provenance, restore
+from lra.training import extrapolation, program, provenance, restore
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +110,26 @@ class Trained:
     program, eval_step = self._fitted
     counts = program.evaluate(eval_step, scored, data.splits[split])
     return self.program.objective.scores(counts)
+
+  def evaluate_longer(self, lengths: str) -> dict[str, Any]:
+    """Scores generated sequences of other lengths than those of training.
+
+    Args:
+      lengths: number of tokens, such as '64', or a range such as '40-256'.
+
+    Returns:
+      `examples`, `accuracy` (a fraction) and `loss` (nats).
+
+    Raises:
+      UserError: the task's sequences are not generated, or the model has
+        parameters whose size is the length.
+    """
+    asked = longer.parse(lengths)
+    program, eval_step = extrapolation.at_length(
+        self.program, asked.longest).fit_eval()
+    return extrapolation.score(
+        program, eval_step,
+        {'params': self.params, 'constants': self.constants}, asked)
 
   def _other_than(self, data):
     """Describes how data differs from the training data; '' if it does not."""

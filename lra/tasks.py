@@ -27,6 +27,8 @@ class Task:
     probe: whether some of the tokens have a class, instead of the whole
       sequence. The second document of an example holds their positions and
       classes. Probes are mini tasks with a leaderboard table of their own.
+    longer: lengths of further tests, such as '64' or '40-256' tokens, for which
+      sequences are generated anew.
     answers: number of classes per example in validation and test. The answers
       within one example are not independent of each other.
     mini: whether this is a laptop version, sized for two CPU cores, with a
@@ -44,22 +46,36 @@ class Task:
   image: bool = False
   probe: bool = False
   answers: int = 1
+  longer: tuple[str, ...] = ()
 
   @property
   def group(self) -> str:
     """Returns 'full', 'mini' or 'probe': its part of the leaderboard."""
     return 'probe' if self.probe else 'mini' if self.mini else 'full'
 
+  def scaled(self, accuracy: float) -> float:
+    """Returns an accuracy on a scale from 0 (guessing a class) to 1.
 
-def _probe(name, seq_len, vocab_size, num_classes, title, answers=1):
+    (accuracy - 1 / C) / (1 - 1 / C), as in the tables of Grazzi et al. 2024,
+    arXiv 2411.12537. It is negative for less than guessing.
+    """
+    chance = 1 / self.num_classes
+    return (accuracy - chance) / (1 - chance)
+
+
+def _probe(name, seq_len, vocab_size, num_classes, title, answers=1,
+           longer=None):
+  if longer is None:
+    longer = tuple(str(seq_len * 2**i) for i in (1, 2, 3))
   return Task(name, 'probes', name, seq_len, vocab_size, num_classes,
-              title=title, mini=True, probe=True, answers=answers)
+              title=title, mini=True, probe=True, answers=answers,
+              longer=longer)
 
 
 TASKS = {t.name: t for t in (
     Task('listops', 'listops', 'lra', 2000, 16, 10, title='ListOps'),
     Task('listops_mini', 'listops', 'mini', 32, 16, 10, mini=True,
-         title='ListOps mini'),
+         title='ListOps mini', longer=('33-64', '65-128')),
     Task('text', 'text', 'lra', 4000, 257, 2, title='Text'),
     Task('text_mini', 'text', 'mini', 512, 257, 2, mini=True,
          title='Text mini'),

@@ -1,6 +1,7 @@
 """Scores, predictions and comparisons of finished runs."""
 
 import pathlib
+from collections.abc import Sequence
 
 from lra import files
 from lra.config import identity
@@ -14,13 +15,20 @@ from lra.report.rows import Row, shown
 _LINE = 60  # most characters to print of an example
 
 
-def evaluate(folder: pathlib.Path) -> str:
+def evaluate(folder: pathlib.Path, lengths: Sequence[str] = ()) -> str:
   """Returns test scores of a run's model, beside the recorded ones.
 
+  Args:
+    folder: a run directory or a checkpoint.
+    lengths: if given, scores generated sequences of these lengths instead.
+
   Raises:
-    UserError: `api.load` raises it, or the data is not that of the run.
+    UserError: `api.load` or `api.Trained.evaluate_longer` raises it, or the
+      data is not that of the run.
   """
   from lra import api
+  if lengths:
+    return _evaluate_longer(folder, lengths)
   trained = api.load(folder)
   scores = trained.evaluate('test', same_data=True)
   numbers = {name: value for name, value in scores.items()
@@ -32,6 +40,28 @@ def evaluate(folder: pathlib.Path) -> str:
     before = recorded and recorded.test and getattr(recorded.test, name, None)
     known = '' if before is None else f'  (recorded {before:.4f})'
     lines.append(f'  {name:10}{value:8.4f}{known}')
+  return '\n'.join(lines)
+
+
+def _evaluate_longer(folder, lengths):
+  from lra import api
+  from lra.data import longer
+  asked = [str(longer.parse(text)) for text in lengths]
+  trained = api.load(folder)
+  recorded = results.read_if_there(folder / 'result.json')
+  task = trained.program.objective.task
+  lines = [f'{trained.config.model.name} on {task.name}, trained on up to '
+           f'{task.seq_len} tokens, parameters of step {trained.step}',
+           f'  {"tokens":10}{"accuracy":>10}{"scaled":>9}']
+  for name in asked:
+    scores = trained.evaluate_longer(name)
+    known = recorded and recorded.longer.get(name)
+    accuracy = scores['accuracy']
+    lines.append(
+        f'  {name:10}{accuracy:10.4f}{task.scaled(accuracy):9.4f}'
+        + (f'  (recorded {known.accuracy:.4f})' if known else ''))
+  lines.append('Scaled accuracy is 0 for guessing one of '
+               f'{task.num_classes} classes and 1 for no error.')
   return '\n'.join(lines)
 
 

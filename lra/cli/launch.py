@@ -336,6 +336,8 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
     score = (f'loss {result.test.loss:.4f}' if accuracy is None
              else f'accuracy {accuracy:.2%}')
     lines.append(f'test {score} (checkpoint of step {result.best_step})')
+    for name, scores in result.longer.items():
+      lines.append(f'  {name} tokens: accuracy {scores.accuracy:.2%}')
     for name, value in sorted(
         result.baselines.items(), key=lambda item: -item[1]):
       lines.append(f'  baseline {value:.2%}  {name}')

@@ -89,7 +89,8 @@ def _train():
 def _asked(inspection, paths):
   """Returns the output of --evaluate, --predict or --compare."""
   if options.EVALUATE.value:
-    return inspection.evaluate(pathlib.Path(options.EVALUATE.value))
+    return inspection.evaluate(pathlib.Path(options.EVALUATE.value),
+                               options.LENGTHS.value)
   if options.COMPARE.value:
     return inspection.compare(*paths)
   return inspection.predict(pathlib.Path(options.PREDICT.value), *paths)

@@ -111,6 +111,9 @@ COMPILE_ONLY = flags.DEFINE_boolean(
 EVALUATE = flags.DEFINE_string(
     'evaluate', None, 'Score the model of a run directory or checkpoint on its '
     'test split.')
+LENGTHS = flags.DEFINE_list(
+    'lengths', [], 'With --evaluate: score generated sequences of these '
+    'lengths in tokens, such as 64,128,40-256. For probes and ListOps.')
 PREDICT = flags.DEFINE_string(
     'predict', None, 'Classify the examples in a file with the model of a run: '
     '--predict=FILE RUN. Each line has one example: a text, two texts with a '
@@ -201,7 +204,7 @@ COMMANDS = {
     'sweep': ('bundle', 'cpus', 'executor', 'from_bundle', 'gpus', 'hours',
               'jobs', 'missing', 'partition', 'plan', 'shard', 'status',
               *_RUNS),
-    'evaluate': (),
+    'evaluate': ('lengths',),
     'predict': (),
     'compare': (),
     command.CONFIG.name: (

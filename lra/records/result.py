@@ -123,6 +123,9 @@ Name = Annotated[str, AfterValidator(_like(
     '[a-z0-9_]{1,64}', 'it should be of a-z, 0-9 and _, 64 at most'))]
 Digest = Annotated[str, AfterValidator(_like(
     '[0-9a-f]{64}', 'it should be 64 hexadecimal digits'))]
+# Tokens of a sequence: a number or a range.
+Length = Annotated[str, AfterValidator(_like(
+    '[0-9]{1,9}(-[0-9]{1,9})?', 'it should be a length such as 64 or 40-256'))]
 TaskName = Annotated[str, AfterValidator(_known)]
 Count = Annotated[int, Field(ge=0, le=10**18)]
 Amount = Annotated[float, Field(ge=0, le=1e18)]
@@ -261,6 +264,19 @@ class ClassificationScores(Scores):
     return self
 
 
+class LongerScores(Record):
+  """Scores on generated sequences of a length, or of a range of lengths.
+
+  Attributes:
+    examples: number of sequences.
+    accuracy: fraction of right answers, over all questions of the sequences.
+    loss: mean cross entropy, in nats.
+  """
+  examples: Annotated[int, Field(ge=1, le=10**9)]
+  accuracy: Fraction
+  loss: Annotated[float, Field(ge=0, le=1e300)]
+
+
 class Result(File):
   """One run: one config and one seed.
 
@@ -277,6 +293,9 @@ class Result(File):
       for a tenth of all steps; None if it never was, or in old records.
     val: scores of the tested parameters on the validation split, or None.
     test: scores on the test split; never None if the status is 'ok'.
+    longer: length of a further test, such as '64' or '40-256' tokens -> its
+      scores; {} for tasks without such tests, for models that cannot read
+      longer sequences, and in old records.
     baselines: name -> accuracy of a method without a neural network; `floors`
       in JSON.
     num_params, mixer_params: trainable parameters of the model, and of its
@@ -334,6 +353,8 @@ class Result(File):
   guessing_step: Count | None = None
   val: Scores | None
   test: Scores | None
+  longer: Annotated[
+      dict[Length, LongerScores], Field(max_length=_MOST)] = {}
   baselines: Annotated[
       dict[Text, Fraction], Field(alias='floors', max_length=_MOST)]
   num_params: Count | None

@@ -12,7 +12,7 @@ import jax
 
 from lra import files
 from lra.config import identity
-from lra.data import batches, prepared
+from lra.data import batches, longer, prepared
 from lra.data.prefetch import Prefetch
 from lra.errors import UserError
 from lra.experiment.experiment import Experiment
@@ -21,7 +21,15 @@ from lra.records.result import Result
 from lra.system import distributed, machine, signals
 from lra.system.distributed import SharedStop, is_leader, is_multiprocess
 from lra.system.terminal import StopRequest, bar, say
-from lra.training import mesh, optim, profile, program, provenance, rundir
+from lra.training import (
+    extrapolation,
+    mesh,
+    optim,
+    profile,
+    program,
+    provenance,
+    rundir,
+)
 from lra.training.checkpoint import Checkpoints
 from lra.training.counters import RunCounters, at_guessing, scored_of
 from lra.training.process_cache import ProcessCache, step_key
@@ -63,6 +71,7 @@ class Trainer:
         experiment, dtype=began.get('dtype'), before=began)
     self.identity = provenance.of_run(self.program, self._shared, recorded)
     self.run = self.data = None
+    self.longer = {}
     try:
       distributed.run_or_fail_together(self._open)
       distributed.run_or_fail_together(self._load)
@@ -363,17 +372,54 @@ class Trainer:
           self.step, self.state, dataclasses.asdict(self.counters))
 
   def score(self, stop: StopRequest) -> dict | None:
-    """Scores the test split, once, with the best or the last parameters."""
+    """Scores the test split, once, with the best or the last parameters.
+
+    Afterwards it scores the task's tests of other lengths.
+
+    Returns:
+      The objective's scores, None after a stop.
+    """
     self.checkpoints.wait()
     scored = self.counters.chosen(self.program, self.state, self.checkpoints)
-    return self.evaluate(scored, 'test', stop)
+    test = self.evaluate(scored, 'test', stop)
+    if test is None or not self._score_longer(scored, stop):
+      return None
+    return test
+
+  def _score_longer(self, scored, stop):
+    """Scores generated tests of other lengths; returns False after a stop."""
+    start = time.perf_counter()
+    self.longer = {}
+    for name in self.program.objective.task.longer:
+      lengths = longer.parse(name)
+      try:
+        made, eval_step = self._shared.once(
+            f'{name} tokens {step_key(self.program)}',
+            lambda lengths=lengths: extrapolation.at_length(
+                self.program, lengths.longest).fit_eval())
+      except UserError as e:
+        say(f'{self.title}: no tests of other lengths: {e}')
+        break
+      with bar(total=None, what=f'{name} tokens', unit='batch') as shown:
+
+        def tick(counted, shown=shown):
+          shown.update()
+          self._wait_behind(counted)
+          return not stop.reason
+
+        scores = extrapolation.score(made, eval_step, scored, lengths, tick)
+      if scores is None:
+        return False
+      self.longer[name] = scores
+    self.counters.eval_seconds += time.perf_counter() - start
+    return True
 
   def finish(self, status: str, test: dict | None) -> Result:
     """Draws the curves; writes and returns the result, which ends the run."""
     self.counters.note_memory()
     fields = {
         **self.counters.result_fields(self.program, status, self.step),
-        'test': test, 'floors': self.baselines,
+        'test': test, 'longer': self.longer, 'floors': self.baselines,
         'data_fingerprint': self.data.fingerprint,
         'data_origin': self.data.info.get('origin'), **self.identity}
     if status != 'oom':  # with oom, other processes may not call this
