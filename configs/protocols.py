@@ -21,6 +21,9 @@ defines. The default protocol of a task is the first one that has the task.
 * `metala`: the settings in the paper of MetaLA, Chou et al. 2024,
   arXiv 2411.10741, Table A4; its code was not found.
 * `probes`: ours, for tasks of `data_prep.probes`: minutes on two cores.
+* `state`: ours, for state tracking and lengths beyond those of training:
+  minutes on two cores. The encoder adds no positions, so that every mechanism
+  can read longer sequences. Recurrences run forward only.
 
 Under every protocol the mini tasks, including those of images, have our sizes
 and steps (`_MINI`) and the protocol's recipe. `retrieval_rfc` is our task too;
@@ -330,6 +333,16 @@ _PROBES = dict(
     permutations_3=_probe(1500),
     permutations_5=_probe(1500))
 
+def _state(steps: int) -> dict:
+  """Returns a probe's settings without positions, which end at some length."""
+  return _join(_probe(steps), dict(encoder=dict(positions='none')))
+
+
+_STATE = dict(
+    parity=_state(1500),
+    permutations_3=_state(3000),
+    permutations_5=_state(3000))
+
 # For state-space models, a block is a norm, the mixer with its gate, and the
 # residual sum.
 _SSM_RECIPE = dict(
@@ -485,7 +498,7 @@ _METALA = dict(
 
 PROTOCOLS = {'simpletron': _SIMPLETRON, 'lra': _LRA, 'nystrom': _NYSTROM,
              's4': _S4, 's5': _S5, 'mega': _MEGA, 'metala': _METALA,
-             'probes': _PROBES}
+             'probes': _PROBES, 'state': _STATE}
 
 # Arguments of several mixers that a protocol sets: see `base.argument`.
 # num_global: number of first tokens that see, and are seen by, all tokens in a
@@ -499,6 +512,7 @@ ARGUMENTS = {
     'nystrom': dict(_ARGUMENTS, attention_dropout=0.1, hash_rounds=2),
     's4': _ARGUMENTS, 's5': _ARGUMENTS, 'mega': _ARGUMENTS,
     'metala': _ARGUMENTS, 'probes': _ARGUMENTS,
+    'state': dict(_ARGUMENTS, direction='causal'),
 }
 _BOTH_WAYS = {
     ('metala', task): dict(direction='bidirectional') for task in (

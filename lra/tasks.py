@@ -100,7 +100,8 @@ TASKS = {t.name: t for t in (
          dual=True, mini=True, title='RFC citations mini'),
     _probe('mqar', 128, 129, 64, 'Associative recall', answers=32),
     _probe('selective_copying', 64, 17, 14, 'Selective copying', answers=8),
-    _probe('parity', 32, 3, 2, 'Parity'),
+    _probe('parity', 32, 3, 2, 'Parity',
+           longer=('64', '128', '256', '40-256')),
     _probe('permutations_3', 12, 7, 6, 'Permutations of three'),
     _probe('permutations_5', 12, 121, 5, 'Permutations of five'),
 )}
