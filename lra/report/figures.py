@@ -14,13 +14,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from lra.report import longer
 from lra.report.boards import TaskBoard, best, full
 from lra.report.inputs import Speeds
 
 OVERVIEW = 'full_tasks.svg'
 # Most rows in a figure: there is no room for more names.
 MOST = 80
-_CODE = ('report/charts.py', 'records/style.py')
+_CODE = ('report/charts.py', 'records/style.py', 'report/panels.py')
 _SEAL = re.compile(rb'<!-- drawn from ([0-9a-f]{64}), is ([0-9a-f]{64}) -->\n')
 
 
@@ -31,7 +32,7 @@ class Figure:
   Attributes:
     name: name of its file.
     shows: its description, for readers who cannot see it.
-    chart: the function of `lra.report.charts` that draws it.
+    chart: the function of `lra.report.charts` or `panels` that draws it.
     data: the arguments of that function, as JSON values.
   """
   name: str
@@ -72,6 +73,14 @@ def task_figures(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
         'accuracy',
         (f'{title}: accuracy with its 95% interval{_left_out(board.finished)}',
          _first(board), [(b.name, b.accuracy) for b in board.baselines])))
+  if longer.tested(board):
+    shown = longer.panels(board)[:MOST]
+    found.append(Figure(
+        f'{name}_lengths.svg',
+        f'{title}: scaled accuracy against the length of the sequences, one '
+        'panel for each row', 'lengths',
+        (f'{title}: sequences longer than in training', board.task.seq_len,
+         shown)))
   rows = _timed(board, speeds)
   if rows:
     shown = rows[:MOST]
@@ -113,18 +122,19 @@ def kept(figure: Figure, folder: pathlib.Path) -> bytes | None:
 def _drawn(figure):
   # Imported late: matplotlib takes a second.
   from lra.records.style import style
-  from lra.report import charts
+  from lra.report import charts, panels
 
   def shaped(fields):
     """Returns a JSON object as the class with just its fields, if any."""
-    for kind in (charts.Mark, charts.Line):
+    for kind in (charts.Mark, charts.Line, panels.Panel):
       if set(fields) == set(kind.__dataclass_fields__):
         return kind(**fields)
     return fields
 
   data = json.loads(json.dumps(figure.data), object_hook=shaped)
   with style():
-    return sealed(getattr(charts, figure.chart)(*data), figure)
+    room = charts if hasattr(charts, figure.chart) else panels
+    return sealed(getattr(room, figure.chart)(*data), figure)
 
 
 def sealed(svg: bytes, figure: Figure) -> bytes:

@@ -20,6 +20,7 @@ from lra.formats import NONE, percent, plain
 from lra.report import (
   catalogue,
   figures,
+  longer,
   site,
   summary,
   tables,
@@ -38,7 +39,8 @@ _LONG = 300
 # Most left-out records that a page names.
 _NAMED = 50
 _OURS = {'texts': texts, 'tables': tables, 'breakdown': summary.breakdown,
-         'alike': summary.alike, 'percent': percent, 'named': _NAMED}
+         'alike': summary.alike, 'longer': longer.table, 'percent': percent,
+         'named': _NAMED}
 
 
 def markdown(found: Content) -> dict[pathlib.Path, str]:

@@ -102,6 +102,13 @@ class Row:
             for name, value in (run.changes or {}).items()}
 
   @property
+  def own_changes(self) -> str:
+    """Its own values of the settings that differ from the protocol's."""
+    own = identity.flatten(self.config)
+    return listed(f'{name}={shown(own.get(name, "unset"))}'
+                  for name in sorted(self.changes))
+
+  @property
   def finished(self) -> list[Result]:
     return [run for run in self.runs if run.status == 'ok']
 

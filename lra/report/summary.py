@@ -5,11 +5,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from lra import tasks
-from lra.config import identity
 from lra.formats import NONE, count, percent
 from lra.report import inputs
 from lra.report.boards import TaskBoard, chosen, full
-from lra.report.rows import Row, TableKey, listed, mean, shown
+from lra.report.rows import Row, TableKey, mean
 from lra.report.tables import (
   Column,
   Table,
@@ -198,8 +197,8 @@ def side_by_side(found: Sequence[TaskBoard]) -> Table | None:
         row.protocol for row in board.finished).most_common(1)[0]
     for row in board.finished:
       if row.protocol == protocol:
-        rows.setdefault((row.family, row.model, _changes(row)), {}).setdefault(
-            board.task.name, []).append(row)
+        name = row.family, row.model, row.own_changes
+        rows.setdefault(name, {}).setdefault(board.task.name, []).append(row)
   lines = [_line(model + (changes and f' ({changes})'), '', {
       name: chosen(members) for name, members in of_task.items()})
            for (_, model, changes), of_task in sorted(rows.items())]
@@ -209,13 +208,6 @@ def side_by_side(found: Sequence[TaskBoard]) -> Table | None:
   columns = [text_column('family', lambda line: line.family), model, *others,
              _span('parameters', lambda line: line.params)]
   return Table(columns, [baselines, *lines], pinned=1) if lines else None
-
-
-def _changes(row):
-  """Returns a row's own values of the settings that are changed."""
-  own = identity.flatten(row.config)
-  return listed(f'{name}={shown(own.get(name, "unset"))}'
-                for name in sorted(row.changes))
 
 
 def breakdown(board: TaskBoard) -> Table | None:

@@ -121,6 +121,13 @@ MECHANISMS = (
     'Brackets name the settings of a run that differ from the protocol. '
     'Bold in such a line compares it with other changed runs only. '
     '"a to b": the least and the largest value over the tasks.')
+LONGER = (
+    'These rows were also tested on sequences longer than those of training: '
+    '1,000 of each length. The table shows scaled accuracy, ± half of its 95% '
+    'confidence interval: 0 for guessing a class, 1 for no error. Rows are '
+    'sorted by their mean over the longer tests. "40-256": lengths drawn '
+    'uniformly from this range. A row is missing if its model cannot read '
+    'longer sequences, for example because it has learned positions.')
 # Task -> a note on how to read its scores.
 NOTES = {
     'listops': (

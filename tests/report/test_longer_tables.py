@@ -1,0 +1,57 @@
+"""The table and the figure of longer sequences."""
+
+import re
+
+import pytest
+
+from lra.report import boards as boards_lib
+from lra.report import figures, longer
+from tests.helpers.page import Place, make
+
+pytestmark = pytest.mark.usefixtures('no_protocols')
+
+
+def of(right, **others):
+  return {name: {'examples': 1000, 'accuracy': value, 'loss': 0.5}
+          for name, value in right.items()} | others
+
+
+@pytest.fixture
+def board(tmp_path):
+  runs = [make('local', task='parity', seed=seed, longer=of(
+              {'40-256': 0.6, '128': 0.5 + 0.1 * seed, '64': 0.75}))
+          for seed in (0, 1)]
+  runs += [make('performer', task='parity', longer=of({'64': 1.0, '128': 0.9})),
+           make('linformer', task='parity')]
+  place = Place(tmp_path, runs)
+  found, = (b for b in boards_lib.load(place.runs, place.baselines)[0]
+            if b.task.name == 'parity')
+  return found
+
+
+def test_scores_are_scaled_means_of_the_seeds(board):
+  table = longer.table(board)
+  assert [column.name for column in table.columns][2:] == [
+      '32 (trained)', '64', '128', '40-256', 'seeds']
+  assert [row.model for row in table.items] == ['performer', 'local']
+  local = table.items[1]
+  # Of two classes, 75% of right answers are half way from guessing to all.
+  values = [column.value(local) for column in table.columns[3:]]
+  assert values == pytest.approx([0.5, 0.1, 0.2, 2])
+  # The interval of .5 and .6 is Student's with one degree of freedom; twice it.
+  low_to_high = longer.score(local, board.task, '128').interval
+  assert low_to_high.high == pytest.approx(min(2 * (0.55 + 12.7062 * 0.05) - 1,
+                                               1.0), abs=1e-4)
+  assert longer.score(table.items[0], board.task, '40-256') is None
+
+
+def test_a_row_without_such_tests_is_left_out(board):
+  assert {row.model for row in longer.tested(board)} == {'local', 'performer'}
+
+
+def test_the_figure_has_a_panel_for_each_row(board, tmp_path):
+  figure, = (f for f in figures.task_figures(board, None)
+             if f.name == 'parity_lengths.svg')
+  svg = figures.draw([figure], tmp_path)[figure.name].decode()
+  assert len(re.findall('>(?:local|performer)<', svg)) == 2
+  assert '>linformer<' not in svg
