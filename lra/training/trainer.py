@@ -331,13 +331,8 @@ class Trainer:
     start = time.perf_counter()
     with bar(total=-(-len(examples) // size), what=split,
              unit='batch') as shown:
-
-      def tick(counted):
-        shown.update()
-        self._wait_behind(counted)
-        return not stop.reason
-
-      counts = self.program.evaluate(self._eval_step, scored, examples, tick)
+      counts = self.program.evaluate(
+          self._eval_step, scored, examples, self._ticks(shown, stop))
     if counts is None:
       return None
     scores = self.program.objective.scores(counts)
@@ -354,6 +349,14 @@ class Trainer:
         examples_per_s=len(examples) / seconds,
         seconds=self.counters.train_seconds)
     return scores
+
+  def _ticks(self, shown, stop):
+    """Returns a function that notes a batch; it returns False after a stop."""
+    def tick(counted):
+      shown.update()
+      self._wait_behind(counted)
+      return not stop.reason
+    return tick
 
   def minutes_since_save(self) -> float:
     return (time.monotonic() - self._saved_at) / 60
@@ -401,13 +404,8 @@ class Trainer:
         say(f'{self.title}: no tests of other lengths: {e}')
         break
       with bar(total=None, what=f'{name} tokens', unit='batch') as shown:
-
-        def tick(counted, shown=shown):
-          shown.update()
-          self._wait_behind(counted)
-          return not stop.reason
-
-        scores = extrapolation.score(made, eval_step, scored, lengths, tick)
+        scores = extrapolation.score(
+            made, eval_step, scored, lengths, self._ticks(shown, stop))
       if scores is None:
         return False
       self.longer[name] = scores
