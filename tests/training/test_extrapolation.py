@@ -73,7 +73,7 @@ def test_sinusoidal_positions_go_on():
   assert extrapolation.at_length(made, 64).objective.seq_len == 64
 
 
-@pytest.mark.exhaustive
+@pytest.mark.full
 def test_a_run_that_cannot_read_longer_sequences_ends_well(tmp_path):
   result = train.train(small.experiment(config('linformer'), tmp_path))
   assert (result.status, result.longer) == ('ok', {})
