@@ -324,6 +324,14 @@ def _probe(steps: int, conv_width: int = 0) -> dict:
       model=dict(num_heads=1))
 
 
+# Grazzi et al. 2024, arXiv 2411.12537, train Mamba and DeltaNet with
+# convolutions of width 4 on these.
+_LANGUAGES = ('formal_parity', 'modular_arithmetic',
+              'modular_arithmetic_brackets')
+_TRACKING = ('s3_words', 's5_words', 's5_swaps', 's5_cycles', 'a5_words',
+             'even_pairs', 'cycle_navigation', 'missing_duplicate',
+             'bucket_sort', 'dyck')
+
 _PROBES = dict(
     # Without a convolution a mixer must first learn to look one token back. The
     # transformer did not learn this in as many steps, even with only 8 pairs.
@@ -331,15 +339,18 @@ _PROBES = dict(
     selective_copying=_probe(2000),
     parity=_probe(1500),
     permutations_3=_probe(1500),
-    permutations_5=_probe(1500))
+    permutations_5=_probe(1500),
+    **{task: _probe(2000, conv_width=4) for task in _LANGUAGES},
+    **{task: _probe(2000) for task in _TRACKING})
 
-def _state(steps: int) -> dict:
+
+def _state(steps: int, conv_width: int = 0) -> dict:
   """Returns a probe's settings without positions, which end at some length.
 
   The last parameters are scored: validation, on the lengths of training, soon
   finds no difference.
   """
-  return _join(_probe(steps), dict(
+  return _join(_probe(steps, conv_width), dict(
       train=dict(select='last'), model=dict(num_heads=4),
       encoder=dict(positions='none', width=64, mlp_width=128)))
 
@@ -347,7 +358,9 @@ def _state(steps: int) -> dict:
 _STATE = dict(
     parity=_state(3000),
     permutations_3=_state(3000),
-    permutations_5=_state(3000))
+    permutations_5=_state(3000),
+    **{task: _state(3000, conv_width=4) for task in _LANGUAGES},
+    **{task: _state(3000) for task in _TRACKING})
 
 # For state-space models, a block is a norm, the mixer with its gate, and the
 # residual sum.

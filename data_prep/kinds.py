@@ -64,6 +64,14 @@ def _codes(tokens):
   return ' '.join(str(code) if code else '.' for code in tokens)
 
 
+def _symbols(tokens):
+  from data_prep.probes import languages
+  # The answers of an expression have one code above 0, the last one.
+  if not any(tokens[:-1]):
+    return _codes(tokens)
+  return ''.join(languages.SYMBOLS[code] for code in tokens)
+
+
 def _probe(family, name):
   def baseline(train, test):
     module = importlib.import_module(f'data_prep.probes.{family}')
@@ -99,6 +107,12 @@ _ASKED = {'majority': (_probe('questions', 'majority'),
                        'always answers with the most common class of train'),
           'chance': (_probe('questions', 'chance'),
                      'guesses a class at random')}
+_LAST_TOKENS = {'last tokens': (_probe('questions', 'last_tokens'), (
+    'answers with the most common class of train after the same three '
+    'tokens'))}
+_PLACE = {'place': (
+    _probe('questions', 'place'),
+    'answers with the most common class of train at this position')}
 _KINDS = {
     'listops': Kind(_expression, {**_MAJORITY, parts.FIRST_OPERATOR: (
         first_operator,
@@ -122,6 +136,14 @@ _KINDS = {
     'selective_copying': Kind(_codes, {**_ASKED, 'commonest symbol': (
         _probe('copying', 'commonest_symbol'),
         'always answers with the most frequent symbol of the sequence')}),
+    'modular_arithmetic': Kind(_symbols, {**_ASKED, **_LAST_TOKENS}),
+    'modular_arithmetic_brackets': Kind(_symbols, {**_ASKED, **_LAST_TOKENS}),
+    's5_swaps': Kind(_codes, {**_ASKED, **_PLACE}),
+    'cycle_navigation': Kind(_codes, {**_ASKED, **_PLACE}),
+    'dyck': Kind(_codes, {**_ASKED, **_LAST_TOKENS}),
+    'bucket_sort': Kind(_codes, {**_ASKED, **_PLACE, 'share': (
+        _probe('regular', 'by_share'),
+        'answers as if all symbols were equally frequent')}),
 }
 
 

@@ -72,6 +72,9 @@ def _probe(name, seq_len, vocab_size, num_classes, title, answers=1,
               longer=longer)
 
 
+# Lengths of Grazzi et al. 2024, and powers of two.
+_PUBLISHED = ('64', '128', '256', '40-256')
+
 TASKS = {t.name: t for t in (
     Task('listops', 'listops', 'lra', 2000, 16, 10, title='ListOps'),
     Task('listops_mini', 'listops', 'mini', 32, 16, 10, mini=True,
@@ -101,9 +104,25 @@ TASKS = {t.name: t for t in (
     _probe('mqar', 128, 129, 64, 'Associative recall', answers=32),
     _probe('selective_copying', 64, 17, 14, 'Selective copying', answers=8),
     _probe('parity', 32, 3, 2, 'Parity',
-           longer=('64', '128', '256', '40-256')),
+           longer=_PUBLISHED),
     _probe('permutations_3', 12, 7, 6, 'Permutations of three'),
     _probe('permutations_5', 12, 121, 5, 'Permutations of five'),
+    _probe('formal_parity', 40, 3, 2, 'Parity, asked at the end',
+           longer=_PUBLISHED),
+    _probe('modular_arithmetic', 40, 10, 5, 'Modular arithmetic',
+           longer=_PUBLISHED),
+    _probe('modular_arithmetic_brackets', 40, 12, 5,
+           'Modular arithmetic with brackets', longer=_PUBLISHED),
+    _probe('s3_words', 32, 7, 6, 'Words of S3'),
+    _probe('s5_words', 32, 121, 120, 'Words of S5'),
+    _probe('s5_swaps', 32, 11, 120, 'Words of swaps in S5'),
+    _probe('s5_cycles', 32, 31, 120, 'Words of swaps and 3-cycles in S5'),
+    _probe('a5_words', 32, 61, 60, 'Words of A5'),
+    _probe('even_pairs', 40, 3, 2, 'Even pairs'),
+    _probe('cycle_navigation', 40, 4, 5, 'Cycle navigation'),
+    _probe('missing_duplicate', 40, 5, 2, 'Missing duplicate'),
+    _probe('bucket_sort', 80, 7, 5, 'Bucket sort', answers=40),
+    _probe('dyck', 40, 17, 9, 'Nested brackets'),
 )}
 
 

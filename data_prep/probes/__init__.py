@@ -15,14 +15,24 @@ answer their questions.
 import numpy as np
 
 from data_prep.content import SPLITS, Content, Split, fingerprint
-from data_prep.probes import copying, groups, recall
+from data_prep.probes import (
+    copying,
+    dyck,
+    groups,
+    languages,
+    recall,
+    regular,
+    words,
+)
 from data_prep.probes.variant import Part, Variant
 
 _SEED = 0
 # Sequences in a test of another length.
 _LONGER = 1000
 
-VARIANTS = {**recall.VARIANTS, **copying.VARIANTS, **groups.VARIANTS}
+VARIANTS = {
+    **recall.VARIANTS, **copying.VARIANTS, **groups.VARIANTS, **words.VARIANTS,
+    **languages.VARIANTS, **regular.VARIANTS, **dyck.VARIANTS}
 
 
 def generate(variant: Variant) -> Content:
@@ -65,9 +75,7 @@ def _documents(variant, part, rng, last):
   Returns:
     The codes of all documents, and the lengths of the sequences, int64 [N].
   """
-  lengths_N = np.full(part.count, part.length)
-  if part.shortest not in (None, part.length):
-    lengths_N = rng.integers(part.shortest, part.length + 1, part.count)
+  lengths_N = variant.lengths(rng, part)
   tokens, answers = variant.draw(
       rng, lengths_N, **{**variant.sizes, **part.sizes})
   place_L = np.arange(tokens.shape[1])

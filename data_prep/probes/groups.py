@@ -13,20 +13,22 @@ import numpy as np
 from data_prep.probes.variant import of_length
 
 
-def draw_products(rng, lengths_N, group, classes=None):
+def draw_products(rng, lengths_N, group, classes=None, inputs=None):
   """Generates elements of a group, and their composition so far.
 
   `group[a, b]` is the number of a composed with b, where a comes first. The
   class of an element is its number n, or `classes[n]` if `classes` is given.
+  Token t is element `inputs[t]`, or element t of the whole group.
   """
   group = np.asarray(group)
+  inputs = np.arange(len(group)) if inputs is None else np.asarray(inputs)
   classes = np.arange(len(group)) if classes is None else np.asarray(classes)
   count, length = len(lengths_N), lengths_N.max()
-  tokens = rng.integers(0, len(group), (count, length))
+  tokens = rng.integers(0, len(inputs), (count, length))
   answers = np.zeros_like(tokens)
   product = np.zeros(count, np.int64)
   for t in range(length):
-    product = group[product, tokens[:, t]]
+    product = group[product, inputs[tokens[:, t]]]
     answers[:, t] = classes[product] + 1
   return tokens.astype(np.uint8), answers.astype(np.uint8)
 

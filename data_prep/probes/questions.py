@@ -10,14 +10,31 @@ _FITTED = 20_000
 
 def asked(split: Split) -> tuple[np.ndarray, np.ndarray]:
   """Returns (index of the example, class) of all questions, int64 [Q] each."""
+  example, _, classes = _asked(split)
+  return example, classes
+
+
+def _asked(split):
+  """Returns the example, the place and the class of each question."""
   documents = split.pairs[:, 1]
   lengths_N = np.diff(split.offsets)[documents]
   example = np.repeat(np.arange(len(documents)), lengths_N)
-  # The place of each token: its number in the split, moved to its document.
-  moved_N = split.offsets[documents] - np.cumsum(lengths_N) + lengths_N
-  answers = split.tokens[np.arange(len(example)) + moved_N[example]]
+  first_N = np.cumsum(lengths_N) - lengths_N
+  place = np.arange(len(example)) - first_N[example]
+  answers = split.tokens[split.offsets[documents][example] + place]
   some = np.flatnonzero(answers)
-  return example[some], answers[some].astype(np.int64) - 1
+  return example[some], place[some], answers[some].astype(np.int64) - 1
+
+
+def relative_places(split: Split) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the number of each question in its sequence, and their count.
+
+  Numbers begin with 0; both are int64 [Q].
+  """
+  example, _, _ = _asked(split)
+  counts_N = np.bincount(example, minlength=len(split))
+  before_N = np.cumsum(counts_N) - counts_N
+  return np.arange(len(example)) - before_N[example], counts_N[example]
 
 
 def questions(split: Split) -> tuple[np.ndarray, ...]:
@@ -46,3 +63,38 @@ def majority(train: Split, test: Split) -> np.ndarray:
 def chance(train: Split, test: Split) -> np.ndarray:
   """Returns the probability that a random class is right, float64 [Q]."""
   return np.full(len(asked(test)[1]), 1 / (1 + asked(train)[1].max()))
+
+
+def last_tokens(train: Split, test: Split) -> np.ndarray:
+  """Guesses the commonest class of train after the same three tokens."""
+  return _commonest(train, test, _last_tokens)
+
+
+def place(train: Split, test: Split) -> np.ndarray:
+  """Guesses the commonest class of train at the same position."""
+  return _commonest(train, test, lambda split: _asked(split)[1])
+
+
+def _last_tokens(split, width=3):
+  """Returns the question's token and those before it as a number, int64 [Q]."""
+  example, at, _ = _asked(split)
+  first = split.offsets[split.pairs[example, 0]]
+  codes = np.zeros(len(example), np.int64)
+  for back in range(width):
+    token = split.tokens[np.maximum(first + at - back, 0)].astype(np.int64)
+    codes = codes << 16 | np.where(at < back, 0, token + 1)
+  return codes
+
+
+def _commonest(train, test, hint):
+  """Guesses the commonest class of the train questions with the same hint.
+
+  If train has no such question, the guess is wrong.
+  """
+  hints, number = np.unique(hint(train), return_inverse=True)
+  classes = asked(train)[1]
+  counts = np.zeros((len(hints), classes.max() + 1), np.int64)
+  np.add.at(counts, (number, classes), 1)
+  hinted = hint(test)
+  at = np.minimum(np.searchsorted(hints, hinted), len(hints) - 1)
+  return (hints[at] == hinted) & (counts.argmax(1)[at] == asked(test)[1])

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from lra.errors import UserError
+
 TRAINED, CHOSEN, SCORED = 128_000, 1000, 2000
 
 
@@ -37,6 +39,7 @@ class Variant:
     last: whether val, test and longer tests have one question, at the last
       token. Training has all questions, since early ones are easy to learn.
     longer: (length) -> changes of `sizes` in a test of that length.
+    step, least: lengths are multiples of `step`, and at least `least`.
   """
   draw: Callable
   sizes: Mapping
@@ -45,6 +48,27 @@ class Variant:
   test: tuple[Part, ...]
   last: bool = False
   longer: Callable[[int], Mapping] = lambda length: {}
+  step: int = 1
+  least: int = 1
+
+  def lengths(self, rng, part: Part) -> np.ndarray:
+    """Draws the lengths of the sequences of a part, int64 [N].
+
+    They are uniform among the possible lengths of the part.
+
+    Raises:
+      UserError: no length of the part is possible.
+    """
+    shortest = max(part.shortest or part.length - self.step + 1, self.least)
+    first, last = -(-shortest // self.step), part.length // self.step
+    if first > last:
+      raise UserError(
+          f'No sequence has {part.shortest or part.length} to {part.length} '
+          f'tokens: choose a length of at least {self.least}'
+          f'{f", a multiple of {self.step}" if self.step > 1 else ""}.')
+    if first == last:
+      return np.full(part.count, first * self.step)
+    return self.step * rng.integers(first, last + 1, part.count)
 
   @property
   def length(self) -> int:
@@ -54,16 +78,17 @@ class Variant:
 
 def of_length(draw: Callable, length: int, shortest: int | None = None, *,
               counts=(TRAINED, CHOSEN, SCORED), last: bool = False,
-              longer: Callable = Variant.longer, **sizes) -> Variant:
+              longer: Callable = Variant.longer, step: int = 1,
+              least: int = 1, **sizes) -> Variant:
   """Returns a variant whose splits have sequences of the same lengths.
 
   Args:
-    draw, last, longer, sizes: as in `Variant`.
+    draw, last, longer, step, least, sizes: as in `Variant`.
     length, shortest: as in `Part`.
     counts: sequences of train, val and test.
   """
   train, val, test = ((Part(count, length, shortest),) for count in counts)
-  return Variant(draw, sizes, train, val, test, last, longer)
+  return Variant(draw, sizes, train, val, test, last, longer, step, least)
 
 
 def same_length(lengths_N: np.ndarray) -> tuple[int, int]:
