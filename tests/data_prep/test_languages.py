@@ -235,6 +235,19 @@ def test_brackets_open_and_close_with_equal_chance():
   _even(np.bincount(types), np.full(8, len(types) / 8))
 
 
+def test_brackets_are_nested_as_deep_as_the_language_permits():
+  made = probes.generate_longer(probes.VARIANTS['dyck'], 200, 200)
+  depths = [itertools.accumulate(1 if token < 8 else -1 for token in tokens)
+            for tokens, _ in _pairs(made, 100)]
+  assert max(map(max, depths)) == 10
+
+
+def test_each_bit_is_hidden_as_often_as_the_others():
+  made = probes.generate_longer(probes.VARIANTS['missing_duplicate'], 20, 20)
+  hidden = [tokens.index(regular.MISSING) for tokens, _ in _pairs(made, 1000)]
+  _even(np.bincount(hidden), np.full(20, 50.))
+
+
 def test_operators_and_numbers_are_uniform():
   made = probes.generate_longer(
       probes.VARIANTS['modular_arithmetic'], 40, 40)
