@@ -136,10 +136,9 @@ _KINDS = {
     'selective_copying': Kind(_codes, {**_ASKED, 'commonest symbol': (
         _probe('copying', 'commonest_symbol'),
         'always answers with the most frequent symbol of the sequence')}),
-    'modular_arithmetic': Kind(_symbols, {**_ASKED, **_LAST_TOKENS}),
+    'modular_arithmetic': Kind(_symbols, _ASKED),
     'modular_arithmetic_brackets': Kind(_symbols, {**_ASKED, **_LAST_TOKENS}),
     's5_swaps': Kind(_codes, {**_ASKED, **_PLACE}),
-    'cycle_navigation': Kind(_codes, {**_ASKED, **_PLACE}),
     'dyck': Kind(_codes, {**_ASKED, **_LAST_TOKENS}),
     'bucket_sort': Kind(_codes, {**_ASKED, **_PLACE, 'share': (
         _probe('regular', 'by_share'),

@@ -4,8 +4,8 @@
 `modular_arithmetic_brackets` are expressions modulo 5; their last token is `=`.
 There is one question, at the last token, in training too. The generators
 follow the released code (github.com/automl/unlocking_state_tracking,
-xlstm/experiments/data/formal_language). There a length includes the answer,
-which is no input here: 3 to 40 there are 2 to 39 tokens.
+xlstm/experiments/data/formal_language). There lengths include the answer, which
+is no input: of 3 to 40 tokens, the model reads 2 to 39. Here it reads 3 to 40.
 """
 
 import numpy as np
