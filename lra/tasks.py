@@ -1,12 +1,12 @@
 """The tasks of the harness: constants only.
 
-Id 0 is padding and nothing else. Prepared data sets store one byte per token,
-and a token's id is that byte plus one. So a vocabulary has one id more than
-symbols.
+Id 0 is padding and nothing else. Prepared data sets store a code per token, and
+a token's id is that code plus one. So a vocabulary has one id more than symbols.
 """
 
 import dataclasses
 
+from lra import mad
 from lra.errors import UserError
 
 
@@ -27,8 +27,11 @@ class Task:
     probe: whether some of the tokens have a class, instead of the whole
       sequence. The second document of an example holds their positions and
       classes. Probes are mini tasks with a leaderboard table of their own.
-    answers: number of classes per example in validation and test. The answers
-      within one example are not independent of each other.
+    answers: number of classes per example in validation and test; the rounded
+      mean if it varies. The answers within one example are not independent of
+      each other.
+    compressed: whether a model may predict classes from its encoding of the
+      last token only.
     mini: whether this is a laptop version, sized for two CPU cores, with a
       leaderboard table of its own.
   """
@@ -44,6 +47,7 @@ class Task:
   image: bool = False
   probe: bool = False
   answers: int = 1
+  compressed: bool = False
 
   @property
   def group(self) -> str:
@@ -51,9 +55,40 @@ class Task:
     return 'probe' if self.probe else 'mini' if self.mini else 'full'
 
 
-def _probe(name, seq_len, vocab_size, num_classes, title, answers=1):
+def _probe(name, seq_len, vocab_size, num_classes, title, answers=1,
+           compressed=False):
   return Task(name, 'probes', name, seq_len, vocab_size, num_classes,
-              title=title, mini=True, probe=True, answers=answers)
+              title=title, mini=True, probe=True, answers=answers,
+              compressed=compressed)
+
+
+def _repeats(setting):
+  """Returns about how many keys of a sequence occurred before in it."""
+  half = (setting['vocab'] - setting.get('noise_symbols', 0)) // 2
+  pairs = 1 + (setting['length'] // 2 - 1) * (1 - setting.get('noise', 0))
+  # Pairs less the expected number of different keys.
+  return round(pairs - half * (1 - (1 - 1 / half) ** (pairs - 1)))
+
+
+# Task of MAD -> its title, and how many answers a sequence of a setting has.
+_MAD = {
+    'mad_recall': ('MAD recall', _repeats),
+    'mad_fuzzy_recall': ('MAD fuzzy recall', lambda setting: 4),
+    'mad_noisy_recall': ('MAD noisy recall', _repeats),
+    'mad_copying': ('MAD copying', lambda setting: setting['copied']),
+    'mad_compression': ('MAD compression', lambda setting: setting['length']),
+    'mad_memorization': (
+        'MAD memorization', lambda setting: setting['length'] // 2)}
+
+
+def _mad(task: str) -> list[Task]:
+  """Returns a task of MAD in all its settings, the baseline first."""
+  title, answers = _MAD[task]
+  return [_probe(
+      name, mad.tokens(task, setting['length']), setting['vocab'] + 1,
+      setting['vocab'], title + name.removeprefix(task).replace('_', ' '),
+      answers(setting), compressed=task == 'mad_compression')
+          for name, setting in mad.settings(task).items()]
 
 
 TASKS = {t.name: t for t in (
@@ -87,7 +122,10 @@ TASKS = {t.name: t for t in (
     _probe('parity', 32, 3, 2, 'Parity'),
     _probe('permutations_3', 12, 7, 6, 'Permutations of three'),
     _probe('permutations_5', 12, 121, 5, 'Permutations of five'),
+    *(_mad(task)[0] for task in mad.BASELINES),
 )}
+# The harder settings of MAD. Lists of tasks leave them out.
+HARDER = {t.name: t for task in mad.BASELINES for t in _mad(task)[1:]}
 
 
 def get(name: str) -> Task:
@@ -96,7 +134,8 @@ def get(name: str) -> Task:
   Raises:
     UserError: there is no such task; the message lists the known ones.
   """
-  if name not in TASKS:
+  task = TASKS.get(name) or HARDER.get(name)
+  if task is None:
     raise UserError(
         f'Unknown task {name!r}: choose one of {", ".join(sorted(TASKS))}.')
-  return TASKS[name]
+  return task

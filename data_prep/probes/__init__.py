@@ -15,14 +15,15 @@ answer their questions.
 import numpy as np
 
 from data_prep.content import SPLITS, Content, Split, fingerprint
-from data_prep.probes import copying, groups, recall
+from data_prep.probes import copying, groups, mad, recall
 from data_prep.probes.variant import Part, Variant
 
 _SEED = 0
 # Sequences in a test of another length.
 _LONGER = 1000
 
-VARIANTS = {**recall.VARIANTS, **copying.VARIANTS, **groups.VARIANTS}
+VARIANTS = {**recall.VARIANTS, **copying.VARIANTS, **groups.VARIANTS,
+            **mad.VARIANTS}
 
 
 def generate(variant: Variant) -> Content:
@@ -52,7 +53,21 @@ def generate_longer(variant: Variant, length: int, shortest: int) -> Split:
   Its sequences differ from those of `generate`, and depend on the lengths only.
   """
   rng = np.random.default_rng([_SEED, len(SPLITS), shortest, length])
-  part = Part(_LONGER, length, shortest, variant.longer(length))
+  return _test(variant, rng, Part(
+      _LONGER, length, shortest, variant.longer(length)))
+
+
+def generate_test(variant: Variant, name: str) -> Split:
+  """Generates the test `name` of `Variant.tests`.
+
+  Its sequences differ from those of `generate` and of the other tests.
+  """
+  number = list(variant.tests).index(name)
+  rng = np.random.default_rng([_SEED, len(SPLITS) + 1, number])
+  return _test(variant, rng, variant.tests[name])
+
+
+def _test(variant, rng, part):
   tokens, lengths_N = _documents(variant, part, rng, last=variant.last)
   offsets = np.concatenate([[0], np.cumsum(np.repeat(lengths_N, 2))])
   return _split(tokens, offsets, np.arange(

@@ -37,6 +37,7 @@ class Variant:
     last: whether val, test and longer tests have one question, at the last
       token. Training has all questions, since early ones are easy to learn.
     longer: (length) -> changes of `sizes` in a test of that length.
+    tests: name -> another test of a given size, such as a published one.
   """
   draw: Callable
   sizes: Mapping
@@ -45,6 +46,7 @@ class Variant:
   test: tuple[Part, ...]
   last: bool = False
   longer: Callable[[int], Mapping] = lambda length: {}
+  tests: Mapping[str, Part] = dataclasses.field(default_factory=dict)
 
   @property
   def length(self) -> int:
@@ -64,6 +66,12 @@ def of_length(draw: Callable, length: int, shortest: int | None = None, *,
   """
   train, val, test = ((Part(count, length, shortest),) for count in counts)
   return Variant(draw, sizes, train, val, test, last, longer)
+
+
+def unsigned(symbols: int) -> type:
+  """Returns the smallest unsigned dtype for codes and answers 0 ... symbols.
+  """
+  return np.uint8 if symbols < 256 else np.uint16
 
 
 def same_length(lengths_N: np.ndarray) -> tuple[int, int]:
