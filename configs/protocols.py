@@ -21,6 +21,11 @@ defines. The default protocol of a task is the first one that has the task.
 * `metala`: the settings in the paper of MetaLA, Chou et al. 2024,
   arXiv 2411.10741, Table A4; its code was not found.
 * `probes`: ours, for tasks of `data_prep.probes`: minutes on two cores.
+* `mad`: the released code of MAD, Poli et al. 2024, arXiv 2403.17844
+  (github.com/athms/mad-lab, commit 0f49a45); `lra.mad` has its settings.
+* `zoology`: the released settings of multi-query associative recall, Arora et
+  al. 2023, arXiv 2312.04927 (github.com/HazyResearch/zoology, commit d88d6f5,
+  original_mqar_configs.py).
 
 Under every protocol the mini tasks, including those of images, have our sizes
 and steps (`_MINI`) and the protocol's recipe. `retrieval_rfc` is our task too;
@@ -113,6 +118,8 @@ layer, no positions, mean pooling, the classifier, and the interval of
 validation. On ListOps and Text, mixers with a direction are causal. Image is
 grey here; the paper does not say whether its pixels have colours.
 """
+
+from lra import mad
 
 
 def _join(*settings: dict) -> dict:
@@ -322,6 +329,12 @@ def _probe(steps: int, conv_width: int = 0) -> dict:
 
 
 _PROBES = dict(
+    mqar_forgetting=_probe(2000, conv_width=4),
+    # Two convolutions let a key's second part see the first one.
+    mqar_compositional=_probe(3000, conv_width=4),
+    phonebook=_probe(3000, conv_width=4),
+    copying=_probe(2000),
+    regbench_mini=_probe(3000, conv_width=4),
     # Without a convolution a mixer must first learn to look one token back. The
     # transformer did not learn this in as many steps, even with only 8 pairs.
     mqar=_probe(2000, conv_width=4),
@@ -329,6 +342,43 @@ _PROBES = dict(
     parity=_probe(1500),
     permutations_3=_probe(1500),
     permutations_5=_probe(1500))
+
+
+def _mad(setting: dict) -> dict:
+  """Returns MAD's settings: mixer, SwiGLU, mixer, SwiGLU, without positions.
+
+  The inner width of SwiGLU is 2/3 of 4 * 128, rounded up to a multiple of 16.
+  A run's learning rate is the middle one of `mad.LEARNING_RATES`.
+  """
+  epoch = -(-setting['examples'] // mad.BATCH)
+  rate = mad.LEARNING_RATES[1]
+  return dict(
+      objective='token_classification',
+      train=dict(batch_size=mad.BATCH, steps=mad.EPOCHS * epoch, warmup_steps=0,
+                 learning_rate=rate, weight_decay=mad.WEIGHT_DECAYS[0],
+                 eval_every=10 * epoch, select='last', cpu_microbatch_size=32,
+                 cpu_eval_batch_size=64),
+      optim=dict(schedule='cosine', final_fraction=1e-6 / rate),
+      encoder=dict(num_layers=2, width=128, mlp_width=352, block='glu',
+                   norm='rms', positions='none', dropout=0.0, pooling='mean',
+                   embedding_std=0.02),
+      model=dict(num_heads=16))
+
+
+_MAD = {name: _mad(setting) for task in mad.BASELINES
+        for name, setting in mad.settings(task).items()}
+
+# An epoch there has 707 batches: none has examples of two parts.
+_ZOOLOGY = dict(mqar_zoology=dict(
+    objective='token_classification',
+    train=dict(batch_size=256, steps=32 * 707, warmup_steps=0,
+               learning_rate=10**-2.5, weight_decay=0.1, eval_every=707,
+               select='last', cpu_microbatch_size=8, cpu_eval_batch_size=8),
+    optim=dict(schedule='cosine'),
+    encoder=dict(num_layers=2, width=64, mlp_width=64, block='none',
+                 conv_width=3, positions='none', dropout=0.0, pooling='mean',
+                 embedding_std=0.02),
+    model=dict(num_heads=2)))
 
 # For state-space models, a block is a norm, the mixer with its gate, and the
 # residual sum.
@@ -485,7 +535,7 @@ _METALA = dict(
 
 PROTOCOLS = {'simpletron': _SIMPLETRON, 'lra': _LRA, 'nystrom': _NYSTROM,
              's4': _S4, 's5': _S5, 'mega': _MEGA, 'metala': _METALA,
-             'probes': _PROBES}
+             'probes': _PROBES, 'mad': _MAD, 'zoology': _ZOOLOGY}
 
 # Arguments of several mixers that a protocol sets: see `base.argument`.
 # num_global: number of first tokens that see, and are seen by, all tokens in a
@@ -498,7 +548,8 @@ ARGUMENTS = {
                 num_global=1),
     'nystrom': dict(_ARGUMENTS, attention_dropout=0.1, hash_rounds=2),
     's4': _ARGUMENTS, 's5': _ARGUMENTS, 'mega': _ARGUMENTS,
-    'metala': _ARGUMENTS, 'probes': _ARGUMENTS,
+    'metala': _ARGUMENTS, 'probes': _ARGUMENTS, 'mad': _ARGUMENTS,
+    'zoology': _ARGUMENTS,
 }
 _BOTH_WAYS = {
     ('metala', task): dict(direction='bidirectional') for task in (

@@ -69,3 +69,8 @@ def tokens(task: str, length: int) -> int:
   A recall task has one token less: the last of them is only an answer.
   """
   return length - (task in ('mad_recall', 'mad_noisy_recall'))
+
+
+def task_of(name: str) -> str:
+  """Returns the task of a harder setting; other names are returned as such."""
+  return next((task for task in BASELINES if name.startswith(f'{task}_')), name)

@@ -9,6 +9,9 @@ import dataclasses
 from lra import mad
 from lra.errors import UserError
 
+# Results of tasks with more classes have no confusion matrix.
+MOST_CLASSES = 128
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:
@@ -122,6 +125,13 @@ TASKS = {t.name: t for t in (
     _probe('parity', 32, 3, 2, 'Parity'),
     _probe('permutations_3', 12, 7, 6, 'Permutations of three'),
     _probe('permutations_5', 12, 121, 5, 'Permutations of five'),
+    _probe('mqar_forgetting', 96, 129, 64, 'Recall with updates', answers=16),
+    _probe('mqar_compositional', 96, 193, 64, 'Recall by two keys',
+           answers=16),
+    _probe('mqar_zoology', 256, 8193, 8192, 'Recall (Zoology)', answers=25),
+    _probe('phonebook', 102, 39, 10, 'Phone book', answers=4),
+    _probe('copying', 46, 11, 8, 'Copying', answers=20),
+    _probe('regbench_mini', 128, 10, 2, 'Random automata', answers=32),
     *(_mad(task)[0] for task in mad.BASELINES),
 )}
 # The harder settings of MAD. Lists of tasks leave them out.

@@ -15,7 +15,14 @@ answer their questions.
 import numpy as np
 
 from data_prep.content import SPLITS, Content, Split, fingerprint
-from data_prep.probes import copying, groups, mad, recall
+from data_prep.probes import (
+    automata,
+    copying,
+    groups,
+    lookup,
+    mad,
+    recall,
+)
 from data_prep.probes.variant import Part, Variant
 
 _SEED = 0
@@ -23,7 +30,7 @@ _SEED = 0
 _LONGER = 1000
 
 VARIANTS = {**recall.VARIANTS, **copying.VARIANTS, **groups.VARIANTS,
-            **mad.VARIANTS}
+            **lookup.VARIANTS, **automata.VARIANTS, **mad.VARIANTS}
 
 
 def generate(variant: Variant) -> Content:
