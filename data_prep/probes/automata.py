@@ -47,7 +47,7 @@ def draw_words(rng, lengths_N, letters, states, most, asked):
     ended = ~question & ((rng.random(count) < _END) | (
         t == lengths_N - asked - 1))
     allowed = target[row, state] >= 0
-    letter = (rng.random((count, letters)) * (
+    letter = (rng.random((count, letters), np.float32) * (
         allowed == legal[:, None])).argmax(1)
     tokens[:, t] = np.where(ended, END, 1 + letter)
     answers[:, t] = np.where(question, 1 + legal, 0)
@@ -58,19 +58,19 @@ def draw_words(rng, lengths_N, letters, states, most, asked):
 
 def _automata(rng, count, letters, states, most):
   """Returns the next state for each letter, -1 if illegal, [count, S, A]."""
-  target = np.full((count, states, letters), -1)
+  target = np.full((count, states, letters), -1, np.int8)
   degree = rng.integers(1, most + 1, (count, states))
   letter = rng.random((count, states, letters)).argsort(2)[:, :, :most]
   step = 1 + rng.random((count, states, states - 1)).argsort(2)[:, :, :most]
   # A step of 1 ... states - 1 leads to another state.
   to = (np.arange(states)[:, None] + step) % states
   to = np.where(np.arange(most) < degree[:, :, None], to, -1)
-  np.put_along_axis(target, letter, to, 2)
+  np.put_along_axis(target, letter, to.astype(np.int8), 2)
   return target
 
 
 VARIANTS = {'regbench_mini': of_length(
-    draw_words, 128, letters=8, states=4, most=3, asked=32)}
+    draw_words, 128, letters=4, states=6, most=3, asked=32)}
 
 
 def known_pair(train: Split, test: Split) -> np.ndarray:

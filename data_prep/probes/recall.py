@@ -31,7 +31,7 @@ from data_prep.probes.variant import (
 # Exponent of the power law by which keys take slots; Arora et al., section 3.1.
 _EARLY = 0.01
 # Among so many choices, `sample` draws anew instead of sorting all of them.
-_MANY = 1000
+_MANY = 500
 
 
 def draw_recall(rng, lengths_N, symbols, pairs, published=False):
