@@ -117,6 +117,8 @@ The paper of `metala` leaves some settings open. We chose: LayerNorm before each
 layer, no positions, mean pooling, the classifier, and the interval of
 validation. On ListOps and Text, mixers with a direction are causal. Image is
 grey here; the paper does not say whether its pixels have colours.
+
+Known differences of `mad` and `zoology`: see docs/protocols.md.
 """
 
 from lra import mad

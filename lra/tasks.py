@@ -76,10 +76,19 @@ def _repeats(setting):
   return round(pairs - half * (1 - (1 - 1 / half) ** (pairs - 1)))
 
 
+def _fuzzy(setting):
+  """Returns about how many tokens of values of repeated keys a sequence has."""
+  half = (setting['vocab'] - 1) // 2
+  keys = half * (half - 1) * (half - 2)
+  # A pair has 5 tokens on average, of which 2 are the value.
+  pairs = (setting['length'] - 13) / 5
+  return round(2 + 2 * (pairs - keys * (1 - (1 - 1 / keys) ** pairs)))
+
+
 # Task of MAD -> its title, and how many answers a sequence of a setting has.
 _MAD = {
     'mad_recall': ('MAD recall', _repeats),
-    'mad_fuzzy_recall': ('MAD fuzzy recall', lambda setting: 4),
+    'mad_fuzzy_recall': ('MAD fuzzy recall', _fuzzy),
     'mad_noisy_recall': ('MAD noisy recall', _repeats),
     'mad_copying': ('MAD copying', lambda setting: setting['copied']),
     'mad_compression': ('MAD compression', lambda setting: setting['length']),

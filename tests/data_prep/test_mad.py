@@ -186,7 +186,7 @@ def test_the_number_of_answers_is_the_one_of_the_task():
              for _, answers in _examples(name, 300, train=False)]
     wanted = tasks.get(name).answers
     assert np.mean(asked) == pytest.approx(wanted, abs=max(
-        0.6, 0.02 * wanted)), name
+        1, 0.02 * wanted)), name
 
 
 def test_a_guess_of_the_commonest_symbol():
