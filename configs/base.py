@@ -151,7 +151,7 @@ def _check_task(task, protocol):
         'add it in configs/protocols.py.'))
   what = f'Unknown task {task!r}' if task else (
       '--config=configs/<model>.py:<task> has no task')
-  known = set().union(*PROTOCOLS.values())
+  known = set().union(*PROTOCOLS.values()) & set(tasks.TASKS)
   raise UserError(f'{what}: choose one of {", ".join(sorted(known))}.')
 
 

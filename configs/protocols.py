@@ -24,6 +24,11 @@ defines. The default protocol of a task is the first one that has the task.
 * `state`: ours, for state tracking and lengths beyond those of training:
   minutes on two cores. The encoder adds no positions, so that every mechanism
   can read longer sequences. Recurrences run forward only.
+* `mad`: the released code of MAD, Poli et al. 2024, arXiv 2403.17844
+  (github.com/athms/mad-lab, commit 0f49a45); `lra.mad` has its settings.
+* `zoology`: the released settings of multi-query associative recall, Arora et
+  al. 2023, arXiv 2312.04927 (github.com/HazyResearch/zoology, commit d88d6f5,
+  original_mqar_configs.py).
 
 Under every protocol the mini tasks, including those of images, have our sizes
 and steps (`_MINI`) and the protocol's recipe. `retrieval_rfc` is our task too;
@@ -115,7 +120,11 @@ The paper of `metala` leaves some settings open. We chose: LayerNorm before each
 layer, no positions, mean pooling, the classifier, and the interval of
 validation. On ListOps and Text, mixers with a direction are causal. Image is
 grey here; the paper does not say whether its pixels have colours.
+
+Known differences of `mad` and `zoology`: see docs/protocols.md.
 """
+
+from lra import mad
 
 
 def _join(*settings: dict) -> dict:
@@ -333,6 +342,12 @@ _TRACKING = ('s3_words', 's5_words', 's5_swaps', 's5_cycles', 'a5_words',
              'bucket_sort', 'dyck')
 
 _PROBES = dict(
+    mqar_forgetting=_probe(2000, conv_width=4),
+    # Two convolutions let a key's second part see the first one.
+    mqar_compositional=_probe(3000, conv_width=4),
+    phonebook=_probe(3000, conv_width=4),
+    copying=_probe(2000),
+    regbench_mini=_probe(3000, conv_width=4),
     # Without a convolution a mixer must first learn to look one token back. The
     # transformer did not learn this in as many steps, even with only 8 pairs.
     mqar=_probe(2000, conv_width=4),
@@ -361,6 +376,43 @@ _STATE = dict(
     permutations_5=_state(3000),
     **{task: _state(3000, conv_width=4) for task in _LANGUAGES},
     **{task: _state(3000) for task in _TRACKING})
+
+
+def _mad(setting: dict) -> dict:
+  """Returns MAD's settings: mixer, SwiGLU, mixer, SwiGLU, without positions.
+
+  The inner width of SwiGLU is 2/3 of 4 * 128, rounded up to a multiple of 16.
+  A run's learning rate is the middle one of `mad.LEARNING_RATES`.
+  """
+  epoch = -(-setting['examples'] // mad.BATCH)
+  rate = mad.LEARNING_RATES[1]
+  return dict(
+      objective='token_classification',
+      train=dict(batch_size=mad.BATCH, steps=mad.EPOCHS * epoch, warmup_steps=0,
+                 learning_rate=rate, weight_decay=mad.WEIGHT_DECAYS[0],
+                 eval_every=10 * epoch, select='last', cpu_microbatch_size=32,
+                 cpu_eval_batch_size=64),
+      optim=dict(schedule='cosine', final_fraction=1e-6 / rate),
+      encoder=dict(num_layers=2, width=128, mlp_width=352, block='glu',
+                   norm='rms', positions='none', dropout=0.0, pooling='mean',
+                   embedding_std=0.02),
+      model=dict(num_heads=16))
+
+
+_MAD = {name: _mad(setting) for task in mad.BASELINES
+        for name, setting in mad.settings(task).items()}
+
+# An epoch there has 707 batches: none has examples of two parts.
+_ZOOLOGY = dict(mqar_zoology=dict(
+    objective='token_classification',
+    train=dict(batch_size=256, steps=32 * 707, warmup_steps=0,
+               learning_rate=10**-2.5, weight_decay=0.1, eval_every=707,
+               select='last', cpu_microbatch_size=8, cpu_eval_batch_size=8),
+    optim=dict(schedule='cosine'),
+    encoder=dict(num_layers=2, width=64, mlp_width=64, block='none',
+                 conv_width=3, positions='none', dropout=0.0, pooling='mean',
+                 embedding_std=0.02),
+    model=dict(num_heads=2)))
 
 # For state-space models, a block is a norm, the mixer with its gate, and the
 # residual sum.
@@ -517,7 +569,8 @@ _METALA = dict(
 
 PROTOCOLS = {'simpletron': _SIMPLETRON, 'lra': _LRA, 'nystrom': _NYSTROM,
              's4': _S4, 's5': _S5, 'mega': _MEGA, 'metala': _METALA,
-             'probes': _PROBES, 'state': _STATE}
+             'probes': _PROBES, 'state': _STATE, 'mad': _MAD,
+             'zoology': _ZOOLOGY}
 
 # Arguments of several mixers that a protocol sets: see `base.argument`.
 # num_global: number of first tokens that see, and are seen by, all tokens in a
@@ -532,6 +585,7 @@ ARGUMENTS = {
     's4': _ARGUMENTS, 's5': _ARGUMENTS, 'mega': _ARGUMENTS,
     'metala': _ARGUMENTS, 'probes': _ARGUMENTS,
     'state': dict(_ARGUMENTS, direction='causal'),
+    'mad': _ARGUMENTS, 'zoology': _ARGUMENTS,
 }
 _BOTH_WAYS = {
     ('metala', task): dict(direction='bidirectional') for task in (

@@ -190,6 +190,20 @@ def generate_longer(task_name: str, length: int, shortest: int):
       'generated at any length.')
 
 
+def named_test(task_name: str, name: str):
+  """Returns the task's own further test called `name`; None if it has none.
+
+  The result is a `data_prep.content.Split`.
+  """
+  task = tasks.get(task_name)
+  if task.probe:
+    from data_prep import probes
+    variant = probes.VARIANTS[task.variant]
+    if name in variant.tests:
+      return probes.generate_test(variant, name)
+  return None
+
+
 def _reason(error):
   """Returns why a file could not be written.
 

@@ -1,6 +1,7 @@
 """Describes a prepared data set as text, and its images as a picture."""
 
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -55,6 +56,8 @@ def _size(name, split):
 
 
 def _labels(task, splits):
+  if task.num_classes > tasks.MOST_CLASSES:
+    return ['  not shown, as there are too many classes']
   found = [asked(splits[name])[1] if task.probe else splits[name].labels
            for name in SPLITS]
   shares = np.stack([
@@ -77,10 +80,17 @@ def _example(task, split: Split, i: int):
   documents = [i] if split.pairs is None else split.pairs[i].tolist()
   said = ' and its questions' if task.probe else f', label {split.labels[i]}'
   lines = [f'train example {i}{said}']
-  return lines + [f'  {decode(task, split.document(d))}' for d in documents]
+  return lines + [f'  {decode(task, _codes(task, split, d))}'
+                  for d in documents]
 
 
-def decode(task: tasks.Task, tokens: bytes) -> str:
+def _codes(task, split, d):
+  # Only codes of probes may need more than a byte.
+  begin, end = split.offsets[d:d + 2]
+  return split.tokens[begin:end].tolist() if task.probe else split.document(d)
+
+
+def decode(task: tasks.Task, tokens: Sequence[int]) -> str:
   """Returns token codes as text, cut short, on one line."""
   text = kinds.of(task).show(tokens)
   return text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...'

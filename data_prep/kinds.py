@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from data_prep import parts
-from lra import paths, tasks
+from lra import mad, paths, tasks
 from lra.errors import UserError
 
 
@@ -113,6 +113,12 @@ _LAST_TOKENS = {'last tokens': (_probe('questions', 'last_tokens'), (
 _PLACE = {'place': (
     _probe('questions', 'place'),
     'answers with the most common class of train at this position')}
+
+
+def _asked(name, family, rule, how):
+  return Kind(_codes, {**_ASKED, name: (_probe(family, rule), how)})
+
+
 _KINDS = {
     'listops': Kind(_expression, {**_MAJORITY, parts.FIRST_OPERATOR: (
         first_operator,
@@ -133,6 +139,25 @@ _KINDS = {
         'place': (_probe('recall', 'by_place'), (
             'answers with the value of the pair that questions at this '
             'position ask for most often in train'))}),
+    'mqar_zoology': _asked('first value', 'recall', 'first_value', (
+        'always answers with the first value of the sequence')),
+    'mqar_forgetting': _asked('first meaning', 'recall', 'first_meaning', (
+        'answers with the first value of the key, as if it never changed')),
+    'mqar_compositional': _asked(
+        'second part', 'recall', 'by_second_part', (
+            'answers with the last value that the second part of the key had, '
+            'whatever the first part')),
+    'phonebook': _asked('same token', 'lookup', 'same_token', (
+        'answers with the digit after the last earlier occurrence of the same '
+        'token')),
+    'regbench_mini': _asked('known pair', 'automata', 'known_pair', (
+        'calls a letter legal if the words before have it after the same '
+        'letter')),
+    **{name: _asked('commonest symbol', 'mad', 'commonest_answer', (
+        'always answers with the symbol that is most frequent in the sequence '
+        'among those that are answers'))
+       for name in ('mad_recall', 'mad_fuzzy_recall', 'mad_noisy_recall',
+                    'mad_copying', 'mad_compression')},
     'selective_copying': Kind(_codes, {**_ASKED, 'commonest symbol': (
         _probe('copying', 'commonest_symbol'),
         'always answers with the most frequent symbol of the sequence')}),
@@ -148,4 +173,5 @@ _KINDS = {
 
 def of(task: tasks.Task) -> Kind:
   """Returns the properties of a task, by default those of its data set."""
-  return _KINDS.get(task.name) or _KINDS[task.dataset]
+  name = mad.task_of(task.name)
+  return _KINDS.get(name) or _KINDS[task.dataset]

@@ -111,11 +111,11 @@ class Trained:
     counts = program.evaluate(eval_step, scored, data.splits[split])
     return self.program.objective.scores(counts)
 
-  def evaluate_longer(self, lengths: str) -> dict[str, Any]:
+  def evaluate_longer(self, name: str) -> dict[str, Any]:
     """Scores generated sequences of other lengths than those of training.
 
     Args:
-      lengths: number of tokens, such as '64', or a range such as '40-256'.
+      name: such as '64' or '40-256', see `lra.data.longer.split`.
 
     Returns:
       `examples`, `accuracy` (a fraction) and `loss` (nats).
@@ -124,12 +124,12 @@ class Trained:
       UserError: the task's sequences are not generated, or the model has
         parameters whose size is the length.
     """
-    asked = longer.parse(lengths)
+    split = longer.split(self.config.task, name)
     program, eval_step = extrapolation.at_length(
-        self.program, asked.longest).fit_eval()
+        self.program, int(prepared.lengths(split).max())).fit_eval()
     return extrapolation.score(
         program, eval_step,
-        {'params': self.params, 'constants': self.constants}, asked)
+        {'params': self.params, 'constants': self.constants}, split)
 
   def _other_than(self, data):
     """Describes how data differs from the training data; '' if it does not."""

@@ -1,13 +1,17 @@
 """The tasks of the harness: constants only.
 
-Id 0 is padding and nothing else. Prepared data sets store one byte per token,
-and a token's id is that byte plus one. So a vocabulary has one id more than
+Id 0 is padding and nothing else. Prepared data sets store a code per token, and
+a token's id is that code plus one. So a vocabulary has one id more than
 symbols.
 """
 
 import dataclasses
 
+from lra import mad
 from lra.errors import UserError
+
+# Results of tasks with more classes have no confusion matrix.
+MOST_CLASSES = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +35,11 @@ class Task:
       sequences are generated anew.
     answers: number of classes per example in validation and test. The answers
       within one example are not independent of each other.
+    answers: number of classes per example in validation and test; the rounded
+      mean if it varies. The answers within one example are not independent of
+      each other.
+    compressed: whether a model may predict classes from its encoding of the
+      last token only.
     mini: whether this is a laptop version, sized for two CPU cores, with a
       leaderboard table of its own.
   """
@@ -47,6 +56,7 @@ class Task:
   probe: bool = False
   answers: int = 1
   longer: tuple[str, ...] = ()
+  compressed: bool = False
 
   @property
   def group(self) -> str:
@@ -64,12 +74,52 @@ class Task:
 
 
 def _probe(name, seq_len, vocab_size, num_classes, title, answers=1,
-           longer=None):
+           longer=None, compressed=False):
   if longer is None:
     longer = tuple(str(seq_len * 2**i) for i in (1, 2, 3))
   return Task(name, 'probes', name, seq_len, vocab_size, num_classes,
               title=title, mini=True, probe=True, answers=answers,
-              longer=longer)
+              longer=longer, compressed=compressed)
+
+
+def _repeats(setting):
+  """Returns about how many keys of a sequence occurred before in it."""
+  half = (setting['vocab'] - setting.get('noise_symbols', 0)) // 2
+  noise = setting.get('noise', 0)
+  # One pair is never noise, and neither is the last one.
+  pairs = 1 + noise + (setting['length'] // 2 - 1) * (1 - noise)
+  # Pairs less the expected number of different keys.
+  return round(pairs - half * (1 - (1 - 1 / half) ** (pairs - 1)))
+
+
+def _fuzzy(setting):
+  """Returns about how many tokens of values of repeated keys a sequence has."""
+  half = (setting['vocab'] - 1) // 2
+  keys = half * (half - 1) * (half - 2)
+  # A pair has 5 tokens on average, of which 2 are the value.
+  pairs = (setting['length'] - 13) / 5
+  return round(2 + 2 * (pairs - keys * (1 - (1 - 1 / keys) ** pairs)))
+
+
+# Task of MAD -> its title, and how many answers a sequence of a setting has.
+_MAD = {
+    'mad_recall': ('MAD recall', _repeats),
+    'mad_fuzzy_recall': ('MAD fuzzy recall', _fuzzy),
+    'mad_noisy_recall': ('MAD noisy recall', _repeats),
+    'mad_copying': ('MAD copying', lambda setting: setting['copied']),
+    'mad_compression': ('MAD compression', lambda setting: setting['length']),
+    'mad_memorization': (
+        'MAD memorization', lambda setting: setting['length'] // 2)}
+
+
+def _mad(task: str) -> list[Task]:
+  """Returns a task of MAD in all its settings, the baseline first."""
+  title, answers = _MAD[task]
+  return [_probe(
+      name, mad.tokens(task, setting['length']), setting['vocab'] + 1,
+      setting['vocab'], title + name.removeprefix(task).replace('_', ' '),
+      answers(setting), longer=(), compressed=task == 'mad_compression')
+          for name, setting in mad.settings(task).items()]
 
 
 # Lengths of Grazzi et al. 2024, and powers of two.
@@ -123,7 +173,19 @@ TASKS = {t.name: t for t in (
     _probe('missing_duplicate', 40, 5, 2, 'Missing duplicate'),
     _probe('bucket_sort', 80, 7, 5, 'Bucket sort', answers=40),
     _probe('dyck', 40, 17, 9, 'Nested brackets'),
+    _probe('mqar_forgetting', 96, 129, 64, 'Recall with updates', answers=16),
+    _probe('mqar_compositional', 96, 193, 64, 'Recall by two keys',
+           answers=16),
+    _probe('mqar_zoology', 256, 8193, 8192, 'Recall (Zoology)', answers=25,
+           longer=('64/4', '64/8', '64/16', '128/32', '256/64', '512/128',
+                   '1024/256')),
+    _probe('phonebook', 102, 39, 10, 'Phone book', answers=4),
+    _probe('copying', 46, 11, 8, 'Copying', answers=20),
+    _probe('regbench_mini', 128, 6, 2, 'Random automata', answers=32),
+    *(_mad(task)[0] for task in mad.BASELINES),
 )}
+# The harder settings of MAD. Lists of tasks leave them out.
+HARDER = {t.name: t for task in mad.BASELINES for t in _mad(task)[1:]}
 
 
 def get(name: str) -> Task:
@@ -132,7 +194,8 @@ def get(name: str) -> Task:
   Raises:
     UserError: there is no such task; the message lists the known ones.
   """
-  if name not in TASKS:
+  task = TASKS.get(name) or HARDER.get(name)
+  if task is None:
     raise UserError(
         f'Unknown task {name!r}: choose one of {", ".join(sorted(TASKS))}.')
-  return TASKS[name]
+  return task

@@ -16,10 +16,13 @@ import numpy as np
 
 from data_prep.content import SPLITS, Content, Split, fingerprint
 from data_prep.probes import (
+    automata,
     copying,
     dyck,
     groups,
     languages,
+    lookup,
+    mad,
     recall,
     regular,
     words,
@@ -32,7 +35,8 @@ _LONGER = 1000
 
 VARIANTS = {
     **recall.VARIANTS, **copying.VARIANTS, **groups.VARIANTS, **words.VARIANTS,
-    **languages.VARIANTS, **regular.VARIANTS, **dyck.VARIANTS}
+    **languages.VARIANTS, **regular.VARIANTS, **dyck.VARIANTS,
+    **lookup.VARIANTS, **automata.VARIANTS, **mad.VARIANTS}
 
 
 def generate(variant: Variant) -> Content:
@@ -62,7 +66,21 @@ def generate_longer(variant: Variant, length: int, shortest: int) -> Split:
   Its sequences differ from those of `generate`, and depend on the lengths only.
   """
   rng = np.random.default_rng([_SEED, len(SPLITS), shortest, length])
-  part = Part(_LONGER, length, shortest, variant.longer(length))
+  return _test(variant, rng, Part(
+      _LONGER, length, shortest, variant.longer(length)))
+
+
+def generate_test(variant: Variant, name: str) -> Split:
+  """Generates the test `name` of `Variant.tests`.
+
+  Its sequences differ from those of `generate` and of the other tests.
+  """
+  number = list(variant.tests).index(name)
+  rng = np.random.default_rng([_SEED, len(SPLITS) + 1, number])
+  return _test(variant, rng, variant.tests[name])
+
+
+def _test(variant, rng, part):
   tokens, lengths_N = _documents(variant, part, rng, last=variant.last)
   offsets = np.concatenate([[0], np.cumsum(np.repeat(lengths_N, 2))])
   return _split(tokens, offsets, np.arange(

@@ -40,6 +40,7 @@ class Variant:
       token. Training has all questions, since early ones are easy to learn.
     longer: (length) -> changes of `sizes` in a test of that length.
     step, least: lengths are multiples of `step`, and at least `least`.
+    tests: name -> another test of a given size, such as a published one.
   """
   draw: Callable
   sizes: Mapping
@@ -50,6 +51,7 @@ class Variant:
   longer: Callable[[int], Mapping] = lambda length: {}
   step: int = 1
   least: int = 1
+  tests: Mapping[str, Part] = dataclasses.field(default_factory=dict)
 
   def lengths(self, rng, part: Part) -> np.ndarray:
     """Draws the lengths of the sequences of a part, int64 [N].
@@ -89,6 +91,12 @@ def of_length(draw: Callable, length: int, shortest: int | None = None, *,
   """
   train, val, test = ((Part(count, length, shortest),) for count in counts)
   return Variant(draw, sizes, train, val, test, last, longer, step, least)
+
+
+def unsigned(symbols: int) -> type:
+  """Returns the smallest unsigned dtype for codes and answers 0 ... symbols.
+  """
+  return np.uint8 if symbols < 256 else np.uint16
 
 
 def same_length(lengths_N: np.ndarray) -> tuple[int, int]:

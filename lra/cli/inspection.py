@@ -45,8 +45,7 @@ def evaluate(folder: pathlib.Path, lengths: Sequence[str] = ()) -> str:
 
 def _evaluate_longer(folder, lengths):
   from lra import api
-  from lra.data import longer
-  asked = [str(longer.parse(text)) for text in lengths]
+  asked = [name.strip() for name in lengths]
   trained = api.load(folder)
   recorded = results.read_if_there(folder / 'result.json')
   task = trained.program.objective.task

@@ -284,7 +284,7 @@ def over_seeds(results: list[result_lib.Result]) -> str:
 
   Returns '' if fewer than two seeds have scores.
   """
-  scored = [r for r in results if getattr(r.test, 'confusion', None)]
+  scored = [r for r in results if getattr(r.test, 'examples', None)]
   if len(scored) < 2:
     return ''
   from lra import formats

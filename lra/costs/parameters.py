@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from configs import protocols
 from lra import files, paths
+from lra import tasks as known_tasks
 from lra.costs import config_of
 from lra.report import catalogue, inputs
 from lra.report.catalogue import REFERENCE
@@ -101,10 +102,14 @@ def write(folder: pathlib.Path, names: Iterable[str] | None = None
 
 
 def count_budgets() -> dict[tuple[str, str], int]:
-  """Returns {(protocol, task): parameters of the Transformer there}."""
+  """Returns {(protocol, task): parameters of the Transformer there}.
+
+  The harder settings of MAD are left out.
+  """
   return {(protocol, task): parameters(
       REFERENCE, f'{task},protocol={protocol}')
-          for protocol, tasks in protocols.PROTOCOLS.items() for task in tasks}
+          for protocol, known in protocols.PROTOCOLS.items()
+          for task in known if task in known_tasks.TASKS}
 
 
 def _csv(header, rows):

@@ -1,6 +1,5 @@
-"""Generates tests of lengths that training has not seen."""
+"""Generates further tests, of lengths that training may not have seen."""
 
-import dataclasses
 import re
 
 import data_prep
@@ -10,39 +9,27 @@ from lra.errors import UserError
 LONGEST = 2**20  # tokens of the longest sequence to generate
 
 
-@dataclasses.dataclass(frozen=True)
-class Lengths:
-  """The lengths of a test: uniform from `shortest` to `longest` tokens."""
-  shortest: int
-  longest: int
+def split(task_name: str, name: str) -> Split:
+  """Generates the sequences of a further test, the same ones each time.
 
-  def __str__(self) -> str:
-    one = self.shortest == self.longest
-    return str(self.longest) if one else f'{self.shortest}-{self.longest}'
-
-
-def parse(text: str) -> Lengths:
-  """Returns the lengths that `64` or `40-256` means.
+  Args:
+    task_name: name of a task.
+    name: number of tokens, such as '64'; a range, such as '40-256', from which
+      lengths are drawn uniformly; or one of the task's own tests, such as
+      '512/128' for 512 tokens and 128 pairs.
 
   Raises:
-    UserError: the text is neither, or the lengths are not possible.
+    UserError: the task has no such test, or its sequences are not generated.
   """
-  found = re.fullmatch(r'\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*', text)
+  own = data_prep.named_test(task_name, name)
+  if own is not None:
+    return own
+  found = re.fullmatch(r'([0-9]{1,9})(?:-([0-9]{1,9}))?', name)
   if not found:
-    raise UserError(f'{text!r} is not a length: give a number such as 64, or a '
+    raise UserError(f'{name!r} is not a length: give a number such as 64, or a '
                     'range such as 40-256.')
   shortest, longest = int(found[1]), int(found[2] or found[1])
   if not 0 < shortest <= longest <= LONGEST:
-    raise UserError(f'The length {text} is not possible: give 1 to {LONGEST}, '
+    raise UserError(f'The length {name} is not possible: give 1 to {LONGEST}, '
                     'and the shorter length of a range first.')
-  return Lengths(shortest, longest)
-
-
-def split(task_name: str, lengths: Lengths) -> Split:
-  """Generates test sequences of these lengths, the same ones each time.
-
-  Raises:
-    UserError: the task's sequences are not generated, or cannot be so long.
-  """
-  return data_prep.generate_longer(
-      task_name, lengths.longest, lengths.shortest)
+  return data_prep.generate_longer(task_name, longest, shortest)

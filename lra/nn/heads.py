@@ -3,7 +3,8 @@
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.nn.encoder import Encoder
+from lra.nn import norm as norms
+from lra.nn.encoder import Encoder, sinusoidal_positions
 
 
 def pool(x_BxNxD, mask_BxN, pooling: str, mean_over: str = 'tokens'):
@@ -109,3 +110,37 @@ class TokenClassifier(nn.Module):
     """Returns float32 [B, L, C] for ids [B, L]; `train` turns dropout on."""
     x_BxLxD, _ = self.encoder(inputs, train=train)
     return nn.Dense(self.num_classes, dtype=jnp.float32, name='logits')(x_BxLxD)
+
+
+class TokenDecoder(nn.Module):
+  """Maps sequences to class scores of each token, through one vector.
+
+  This is the decoder of MAD's compression task (Poli et al. 2024,
+  arXiv 2403.17844, and the released code, `mad/model/auto_encoder.py`). For the
+  encoding x of the last token and the sinusoidal position p_t of token t:
+
+    z = gelu(W_0 norm(x + p_t)),  z' = gelu(W_1 norm(z)),  scores = W norm(z')
+
+  Norms are of the encoder's kind, or LayerNorm if that is a batch norm or none.
+  Parameters are named `norm_<i>`, `hidden_<i>` and `logits`; all layers compute
+  in float32.
+  """
+  encoder: Encoder
+  num_classes: int
+
+  @nn.compact
+  def __call__(self, inputs, *, train: bool):
+    """Returns float32 [B, L, C] for ids [B, L]; `train` turns dropout on."""
+    x_BxLxD, mask_BxL = self.encoder(inputs, train=train)
+    x_BxD = pool(x_BxLxD, mask_BxL, 'last').astype(jnp.float32)
+    width, kind = x_BxD.shape[-1], self.encoder.norm
+    kind = kind if kind in ('layer', 'scale', 'rms') else 'layer'
+
+    def norm(name, x):
+      return norms.make(kind, jnp.float32, name, mask_BxL, train=train)(x)
+
+    x_BxLxD = x_BxD[:, None] + sinusoidal_positions(inputs.shape[1], width)
+    for i in range(2):
+      x_BxLxD = nn.gelu(nn.Dense(width, name=f'hidden_{i}')(
+          norm(f'norm_{i}', x_BxLxD)))
+    return nn.Dense(self.num_classes, name='logits')(norm('norm_2', x_BxLxD))

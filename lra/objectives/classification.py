@@ -10,6 +10,7 @@ from lra.data import batches
 from lra.errors import UserError
 from lra.nn import heads
 from lra.objectives import base
+from lra.tasks import MOST_CLASSES
 
 
 class Objective(base.Objective):
@@ -57,16 +58,17 @@ class Objective(base.Objective):
 
   def count(self, outputs, batch):
     loss, _ = weighted_loss(outputs, batch['labels'], batch['weights'])
-    return (confusion(outputs, batch, self.task.num_classes), loss,
-            jnp.argmax(outputs, axis=-1))
+    C = self.task.num_classes
+    return ((confusion if C <= MOST_CLASSES else tally)(outputs, batch, C),
+            loss, jnp.argmax(outputs, axis=-1))
 
   def scores(self, counts):
-    C = self.task.num_classes
-    total, losses = np.zeros((C, C), np.int64), []
+    total, losses = 0, []
     for matrix, loss, _ in counts:
-      total += np.asarray(matrix)
+      total += np.asarray(matrix, np.int64)
       losses.append(np.float64(loss))
-    return scores(total, float(np.sum(losses)))
+    made = scores if self.task.num_classes <= MOST_CLASSES else tally_scores
+    return made(total, float(np.sum(losses)))
 
   def label_entropy(self, train):
     return entropy(train.labels)
@@ -110,6 +112,21 @@ def confusion(logits_BxC, batch, num_classes: int):
   return counts.reshape(num_classes, num_classes)
 
 
+def tally(logits_BxC, batch, num_classes: int):
+  """Returns the sums and the diagonal of `confusion`, int32 [3, C].
+
+  They are the examples of each class, those predicted to be of it, and those of
+  both. This needs less memory than the confusion of many classes.
+  """
+  predicted_B = jnp.argmax(logits_BxC, axis=-1)
+  counts_B = (batch['weights'] > 0).astype(jnp.int32)
+  zeros_C = jnp.zeros((num_classes,), jnp.int32)
+  right_B = counts_B * (predicted_B == batch['labels'])
+  return jnp.stack([zeros_C.at[batch['labels']].add(counts_B),
+                    zeros_C.at[predicted_B].add(counts_B),
+                    zeros_C.at[predicted_B].add(right_B)])
+
+
 def scores(confusion_CxC: np.ndarray, loss_sum: float) -> dict:
   """Returns a result's scores of a split.
 
@@ -123,13 +140,25 @@ def scores(confusion_CxC: np.ndarray, loss_sum: float) -> dict:
     without examples has recall 0.
   """
   matrix = np.asarray(confusion_CxC, np.int64)
-  total = max(int(matrix.sum()), 1)
-  hits = np.diag(matrix).astype(np.float64)
-  precision = hits / np.maximum(matrix.sum(axis=0), 1)
-  recall = hits / np.maximum(matrix.sum(axis=1), 1)
+  found = tally_scores(
+      np.stack([matrix.sum(axis=1), matrix.sum(axis=0), np.diag(matrix)]),
+      loss_sum)
+  del found['counted']
+  return {**found, 'confusion': matrix.tolist()}
+
+
+def tally_scores(tally_3xC: np.ndarray, loss_sum: float) -> dict:
+  """Returns the scores of `scores` for the counts of `tally`.
+
+  In place of the confusion matrix they have the number of examples, `counted`.
+  """
+  true, predicted, hits = np.asarray(tally_3xC, np.float64)
+  total = max(int(true.sum()), 1)
+  precision = hits / np.maximum(predicted, 1)
+  recall = hits / np.maximum(true, 1)
   f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
   return {'accuracy': float(hits.sum() / total),
           'loss': float(loss_sum / total),
           'precision': float(precision.mean()),
           'recall': float(recall.mean()), 'f1': float(f1.mean()),
-          'confusion': matrix.tolist()}
+          'counted': int(true.sum())}

@@ -28,8 +28,8 @@ class Objective(classification.Objective):
 
   def model(self, encoder, dtype):
     del dtype  # the scores are computed in float32
-    return heads.TokenClassifier(
-        encoder=encoder, num_classes=self.task.num_classes)
+    head = heads.TokenDecoder if self.task.compressed else heads.TokenClassifier
+    return head(encoder=encoder, num_classes=self.task.num_classes)
 
   def label_entropy(self, train):
     some = np.arange(min(len(train), 1000))

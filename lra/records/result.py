@@ -112,7 +112,7 @@ def _like(pattern, sentence):
 
 
 def _known(task):
-  if task not in tasks.TASKS:
+  if task not in tasks.TASKS and task not in tasks.HARDER:
     raise ValueError(f'it should be one of {", ".join(tasks.TASKS)}')
   return task
 
@@ -125,7 +125,7 @@ Digest = Annotated[str, AfterValidator(_like(
     '[0-9a-f]{64}', 'it should be 64 hexadecimal digits'))]
 # Tokens of a sequence: a number or a range.
 Length = Annotated[str, AfterValidator(_like(
-    '[0-9]{1,9}(-[0-9]{1,9})?', 'it should be a length such as 64 or 40-256'))]
+    '[0-9]{1,9}([-/][0-9]{1,9})?', 'it should be like 64, 40-256 or 512/128'))]
 TaskName = Annotated[str, AfterValidator(_known)]
 Count = Annotated[int, Field(ge=0, le=10**18)]
 Amount = Annotated[float, Field(ge=0, le=1e18)]
@@ -219,7 +219,9 @@ class ClassificationScores(Scores):
     accuracy, precision, recall, f1: fractions; all but the accuracy are means
       over the classes.
     confusion: [C, C], number of examples of each true class (rows) with each
-      predicted class (columns).
+      predicted class (columns); [] if the task has more than
+      `lra.tasks.MOST_CLASSES` classes.
+    counted: number of examples that were scored; only without a confusion.
     parts: property of the examples -> its value -> the examples with it; only
       for the test split of some tasks.
     agreement: name of a simple rule -> share of the examples on which it gives
@@ -232,7 +234,8 @@ class ClassificationScores(Scores):
   precision: Fraction
   recall: Fraction
   f1: Fraction
-  confusion: list[list[Count]]
+  confusion: list[list[Count]] = []
+  counted: Count = 0
   parts: Parts = {}
   agreement: Annotated[
       dict[Text, Fraction], Field(max_length=_MOST)] = {}
@@ -241,7 +244,7 @@ class ClassificationScores(Scores):
   @property
   def examples(self) -> int:
     """Number of examples that were scored."""
-    return sum(map(sum, self.confusion))
+    return sum(map(sum, self.confusion)) if self.confusion else self.counted
 
   @pydantic.model_validator(mode='after')
   def _accuracy_is_that_of_the_confusion(self):
@@ -250,6 +253,8 @@ class ClassificationScores(Scores):
       raise ValueError("'confusion' is not square")
     if not self.examples:
       raise ValueError("'confusion' counts no example")
+    if not self.confusion:
+      return self._accuracy_is_that_of_the_count()
     hits = sum(self.confusion[i][i] for i in range(classes))
     if abs(hits / self.examples - self.accuracy) > 1e-6:
       raise ValueError(f"'confusion' gives accuracy {hits / self.examples:.6f} "
@@ -261,6 +266,15 @@ class ClassificationScores(Scores):
       if abs(value - getattr(self, name)) > 1e-6:
         raise ValueError(f"'confusion' gives {name} {value:.6f} but '{name}' "
                          f'is {getattr(self, name):.6f}')
+    return self
+
+  def _accuracy_is_that_of_the_count(self):
+    hits = round(self.accuracy * self.counted)
+    if abs(self.accuracy * self.counted - hits) > 1e-6 * self.counted:
+      raise ValueError(f"'accuracy' is {self.accuracy:.6f}, which no number of "
+                       f"the {self.counted} examples in 'counted' is")
+    if self.correct and bits.unpack(self.correct, self.counted).sum() != hits:
+      raise ValueError(f"'correct' does not hold {hits} correct answers")
     return self
 
 
@@ -293,9 +307,9 @@ class Result(File):
       for a tenth of all steps; None if it never was, or in old records.
     val: scores of the tested parameters on the validation split, or None.
     test: scores on the test split; never None if the status is 'ok'.
-    longer: length of a further test, such as '64' or '40-256' tokens -> its
-      scores; {} for tasks without such tests, for models that cannot read
-      longer sequences, and in old records.
+    longer: name of a further test, see `lra.data.longer.split` -> its scores;
+      {} for tasks without such tests, for models that cannot read longer
+      sequences, and in old records.
     baselines: name -> accuracy of a method without a neural network; `floors`
       in JSON.
     num_params, mixer_params: trainable parameters of the model, and of its
@@ -453,12 +467,12 @@ class ClassificationResult(Result):
 
   @pydantic.model_validator(mode='after')
   def _has_the_classes_of_its_task(self):
-    classes = tasks.TASKS[self.task].num_classes
+    classes = tasks.get(self.task).num_classes
+    kept = classes if classes <= tasks.MOST_CLASSES else 0
     for split in ('val', 'test'):
       scores = getattr(self, split)
-      if scores is not None and len(scores.confusion) != classes:
-        raise ValueError(
-            f"field '{split}.confusion' is not {classes} x {classes}")
+      if scores is not None and len(scores.confusion) != kept:
+        raise ValueError(f"field '{split}.confusion' is not {kept} x {kept}")
     return self
 
 

@@ -128,7 +128,7 @@ def load(runs_dir: pathlib.Path, baselines_dir: pathlib.Path,
   usual = baselines if usual_dir in (None, baselines_dir) else {
       record.task: record for record in store.read_baselines(usual_dir)[0]}
   rows, counted = rows_lib.group(runs), inputs.budgets()
-  any_full = any(tasks.TASKS[row.task].group == 'full' for row in rows)
+  any_full = any(tasks.get(row.task).group == 'full' for row in rows)
   boards = []
   for task in tasks.TASKS.values():
     mine = [row for row in rows if row.task == task.name]

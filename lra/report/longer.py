@@ -1,6 +1,7 @@
 """Shows how accuracy changes on sequences longer than those of training."""
 
 import dataclasses
+import re
 
 from lra.report import statistics
 from lra.report.boards import TaskBoard
@@ -32,7 +33,7 @@ def lengths(board: TaskBoard) -> list[str]:
   found = {name for row in tested(board) for run in row.finished
            for name in run.longer}
   return sorted(found, key=lambda name: (
-      '-' in name, [int(part) for part in name.split('-')]))
+      '-' in name, [int(part) for part in re.split('[-/]', name)]))
 
 
 def score(row: Row, task, name: str = '') -> Score | None:

@@ -18,7 +18,7 @@ def of_run(run: Result) -> int | None:
   if run.state_size is not None:
     return run.state_size
   config = identity.flatten(run.config)
-  length = config.get('seq_len') or tasks.TASKS[run.task].seq_len
+  length = config.get('seq_len') or tasks.get(run.task).seq_len
   cls = config.get('encoder.pooling') == 'cls'
   try:
     return _computed(json.dumps(run.config.get('model'), sort_keys=True),

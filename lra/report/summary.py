@@ -144,7 +144,7 @@ def _line(model, protocol, rows):
 
 
 def _titles(names):
-  return [tasks.TASKS[name].title for name in names]
+  return [tasks.get(name).title for name in names]
 
 
 def _cell(row: Row | None) -> Cell:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from lra.data import longer
+from lra.data import prepared
 from lra.errors import UserError
 from lra.training import optim
 from lra.training.program import Program
@@ -55,23 +55,19 @@ def _differing(state, other) -> str:
   return ''
 
 
-def score(made: Program, eval_step: Callable, scored, lengths: longer.Lengths,
+def score(made: Program, eval_step: Callable, scored, split: prepared.Split,
           tick: Callable[[Any], bool] = lambda counted: True) -> dict | None:
-  """Scores generated sequences of some lengths.
+  """Scores a further test.
 
   Args:
     made, eval_step: result of `at_length(...).fit_eval()`.
     scored: `params` and `constants` of the model.
-    lengths: the lengths of the test.
+    split: the test, from `longer.split`.
     tick: see `Program.evaluate`.
 
   Returns:
     JSON fields of `records.result.LongerScores`; None if `tick` ended it.
-
-  Raises:
-    UserError: see `longer.split`.
   """
-  split = longer.split(made.objective.task.name, lengths)
   counts = made.evaluate(eval_step, scored, split, tick)
   if counts is None:
     return None

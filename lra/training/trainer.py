@@ -394,18 +394,19 @@ class Trainer:
     start = time.perf_counter()
     self.longer = {}
     for name in self.program.objective.task.longer:
-      lengths = longer.parse(name)
+      split = longer.split(self.program.objective.task.name, name)
+      longest = int(prepared.lengths(split).max())
       try:
         made, eval_step = self._shared.once(
-            f'{name} tokens {step_key(self.program)}',
-            lambda lengths=lengths: extrapolation.at_length(
-                self.program, lengths.longest).fit_eval())
+            f'{longest} tokens {step_key(self.program)}',
+            lambda longest=longest: extrapolation.at_length(
+                self.program, longest).fit_eval())
       except UserError as e:
         say(f'{self.title}: no tests of other lengths: {e}')
         break
       with bar(total=None, what=f'{name} tokens', unit='batch') as shown:
         scores = extrapolation.score(
-            made, eval_step, scored, lengths, self._ticks(shown, stop))
+            made, eval_step, scored, split, self._ticks(shown, stop))
       if scores is None:
         return False
       self.longer[name] = scores

@@ -11,6 +11,7 @@ from configs.protocols import PROTOCOLS
 from lra import models
 from lra.costs import parameters
 from lra.report import inputs
+from lra.tasks import TASKS
 from lra.training import program
 from tests.helpers import small
 
@@ -51,7 +52,7 @@ def test_the_committed_counts_are_true(model):
 def test_every_protocol_has_a_counted_transformer():
   known = inputs.budgets()
   assert set(known) == {(protocol, task) for protocol, of in PROTOCOLS.items()
-                        for task in of}, f'run `{_RUN}`'
+                        for task in of if task in TASKS}, f'run `{_RUN}`'
   whole = program.count_parameters(small.make(
       transformer.get_config('pathfinder,protocol=nystrom')).state_shape)
   assert known['nystrom', 'pathfinder'] == whole['num_params']

@@ -6,7 +6,7 @@ import pytest
 from data_prep.content import Split
 from lra import files
 from lra.errors import UserError
-from lra.objectives import token_classification
+from lra.objectives import classification, token_classification
 from lra.training import train
 from tests.helpers import small
 
@@ -53,6 +53,34 @@ def test_loss_and_scores_count_what_is_asked_and_nothing_else(objective):
       objective.count(logits.astype(np.float32), batch)])
   assert np.sum(scores['confusion']) == 3
   assert scores['accuracy'] == pytest.approx(right / 3)
+
+
+def test_scores_of_many_classes_are_those_of_the_confusion():
+  rng = np.random.default_rng(0)
+  batch = {'labels': rng.integers(0, 5, (6, 7)),
+           'weights': (rng.random((6, 7)) < 0.6).astype(np.float32)}
+  logits = rng.standard_normal((6, 7, 5)).astype(np.float32)
+  want = classification.scores(
+      np.asarray(classification.confusion(logits, batch, 5)), 3.0)
+  got = classification.tally_scores(
+      np.asarray(classification.tally(logits, batch, 5)), 3.0)
+  assert got.pop('counted') == np.sum(want.pop('confusion')) == (
+      batch['weights'].sum())
+  assert got == want
+
+
+def test_a_task_of_many_classes_has_no_confusion():
+  task = small.tasks.get('mad_memorization')
+  c = small.config('transformer', 'mad_memorization')
+  made = token_classification.Objective(c, task, 32)
+  rng = np.random.default_rng(0)
+  batch = {'labels': rng.integers(0, 256, (2, 32)),
+           'weights': np.ones((2, 32), np.float32)}
+  logits = rng.standard_normal((2, 32, 256)).astype(np.float32)
+  scores = made.scores(2 * [made.count(logits, batch)])
+  assert 'confusion' not in scores and scores['counted'] == 128
+  right = np.mean(logits.argmax(-1) == batch['labels'])
+  assert scores['accuracy'] == pytest.approx(right)
 
 
 @pytest.mark.parametrize('task, changes, word', [

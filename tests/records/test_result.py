@@ -155,6 +155,56 @@ def test_a_spoilt_record_is_named_and_the_others_are_shown(
   assert any(r in why for r in reason.split('|'))
 
 
+def _many_classes():
+  """Returns a record of a task whose results have no confusion matrix."""
+  run = copy.deepcopy(RUN)
+  run['task'] = run['config']['task'] = 'mad_memorization'
+  run['objective'] = 'token_classification'
+  for split in ('val', 'test'):
+    count = sum(map(sum, run[split].pop('confusion')))
+    run[split]['counted'] = count
+  return run
+
+
+def test_a_record_of_many_classes_has_a_count_in_place_of_a_confusion():
+  run = _many_classes()
+  made = result.validate(run)
+  assert made.test.examples == 200 and made.test.accuracy == 0.65
+  assert made.fields == run
+  # Precision, recall and F1 cannot be checked.
+  run['test']['f1'] = 0.1
+  result.validate(run)
+
+
+@pytest.mark.parametrize('spoil, reason', [
+    (change('test', 'counted', value=0), 'no example'),
+    (lambda run: run['test'].pop('counted'), 'no example'),
+    (change('test', 'accuracy', value=0.651), "no number of the 200 examples"),
+    (change('test', 'correct', value=bits.pack([True] * 200)),
+     'does not hold 130 correct'),
+    (change('test', 'confusion', value=RUN['test']['confusion']),
+     "'test.confusion' is not 0 x 0")])
+def test_a_spoilt_count_is_named(spoil, reason):
+  run = _many_classes()
+  spoil(run)
+  with pytest.raises(UserError, match=reason):
+    result.validate(run)
+
+
+def test_a_record_of_few_classes_needs_its_confusion():
+  run = copy.deepcopy(RUN)
+  del run['test']['confusion']
+  run['test']['counted'] = 200
+  with pytest.raises(UserError, match="'test.confusion' is not 2 x 2"):
+    result.validate(run)
+
+
+def test_a_harder_setting_of_mad_is_a_task_of_records():
+  run = _many_classes()
+  run['task'] = run['config']['task'] = 'mad_memorization_v512'
+  assert result.validate(run).task == 'mad_memorization_v512'
+
+
 @pytest.mark.parametrize('data', [
     b'', b'{"task": "text_mini"', b'[]', b'null', b'\xff'])
 def test_a_file_that_is_no_record_is_named(place, data):

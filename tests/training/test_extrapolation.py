@@ -33,7 +33,7 @@ def test_scores_are_those_of_the_model_applied_to_each_sequence(run):
   folder, result = run
   trained = lra.load(folder)
   model = trained.program.model
-  split = longer.split('parity', longer.parse('64'))
+  split = longer.split('parity', '64')
   right = []
   variables = {'params': trained.params, **trained.constants}
   tokens = np.array([list(split.document(i)) for i in split.pairs[:, 0]]) + 1
