@@ -12,13 +12,15 @@ from lra.cli import options
 from lra.config import grid, identity, seeds
 from lra.errors import UserError
 from lra.experiment import loader
+from lra.formats import percent
 from lra.records import result as result_lib
 from lra.system import distributed, signals
 from lra.system.terminal import say
 from lra.training import writers
 from lra.training.rundir import check_config
 
-EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED}
+EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED,
+        'validated': 0}
 
 
 def train(experiment) -> int:
@@ -33,7 +35,8 @@ def train(experiment) -> int:
   """
   from lra.report import publish
   writers.check(options.LOG.value)
-  how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value}
+  how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value,
+         'tested': options.TEST.value}
   if options.PROFILE.value is not None:
     from lra.training import profile
     how['profiled'] = profile.steps(
@@ -331,6 +334,12 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
   if result.status == 'oom':
     lines.append('The device has too little memory: choose a smaller '
                  'config.train.microbatch_size or config.encoder.remat=True.')
+  if result.status == 'validated':
+    accuracy = getattr(result.val, 'accuracy', None)
+    lines.append(
+        f'validation accuracy {percent(accuracy)}% (checkpoint of step '
+        f'{result.best_step}); the same command without --notest reads the '
+        'test split')
   if result.test:
     accuracy = getattr(result.test, 'accuracy', None)
     score = (f'loss {result.test.loss:.4f}' if accuracy is None
