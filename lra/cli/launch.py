@@ -47,7 +47,7 @@ def train(experiment) -> int:
   if recorded:
     distributed.broadcast_from_leader(lambda: publish.check(place(), recorded))
   how['recorded'] = bool(recorded)
-  codes, finished, errors = [], [], []
+  codes, finished, validated, errors = [], [], [], []
   for run, result in _ended(_trained(runs, how, errors), errors):
     folder = run.folder
     codes.append(EXIT['stopped' if result is None else result.status])
@@ -60,12 +60,14 @@ def train(experiment) -> int:
       print(f'not begun: {folder}')
       continue
     print(summary(result, folder))
+    if result.status == 'validated':
+      validated.append(result)
     if result.finished:
       finished.append(result)
       with _kept(errors, folder):
         _record(result, run.changes, to_record(run.changes))
   if distributed.is_leader():
-    print(_over_grid(finished), end='')
+    print(_over_grid(finished) + _best(validated), end='')
   distributed.barrier()  # the leader may have waited for the page
   # The same command resumes stopped runs, and then the error is raised again.
   if errors and EXIT['stopped'] not in codes:
@@ -280,6 +282,32 @@ def _over_grid(results):
       f'{", ".join(f"{name} {values.get(name)}" for name in varied)}: {line}'
       for values, line in zip(
           flat, map(over_seeds, groups.values()), strict=True) if line)
+
+
+def _best(results):
+  """Returns a line with the best setting of --grid by validation, or ''.
+
+  The mean over seeds decides, then the first setting.
+
+  Args:
+    results: results of runs that were not tested.
+  """
+  groups = {}
+  for result in results:
+    accuracy = getattr(result.val, 'accuracy', None)
+    if accuracy is not None:
+      groups.setdefault(identity.config_hash(result.config), []).append(
+          (accuracy, identity.flatten(result.config)))
+  if len(groups) < 2:
+    return ''
+  means = {key: sum(accuracy for accuracy, _ in group) / len(group)
+           for key, group in groups.items()}
+  best = max(means, key=means.get)
+  varied = identity.varied([group[0][1] for group in groups.values()])
+  chosen = ' '.join(f'--config.{name}={groups[best][0][1][name]}'
+                    for name in varied if name != 'seed')
+  return (f'Best of {len(groups)} by validation ({percent(means[best])}%): '
+          f'{chosen}, which a run without --notest tests.\n')
 
 
 def over_seeds(results: list[result_lib.Result]) -> str:

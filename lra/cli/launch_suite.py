@@ -33,9 +33,12 @@ def run() -> int:
   writers.check(options.LOG.value)
   began = time.monotonic()
   units = suite.read(options.SUITE.value, options.MODELS.value)
-  results = pathlib.Path(options.RESULTS_DIR.value)
-  estimate = plan.estimator(
-      [entry for unit in units for entry in unit.search], results)
+  how = {'broken': set()}
+  if options.PLAN.value or options.MAX_MINUTES.value:
+    estimate = plan.estimator(
+        [entry for unit in units for entry in unit.search],
+        pathlib.Path(options.RESULTS_DIR.value))
+    how['compiling'] = lambda entry: estimate(entry).compiling
   if options.PLAN.value:
     print(f'The plan of the suite {options.SUITE.value}:')
     print(plan.table([planned(unit, estimate) for unit in units],
@@ -43,11 +46,11 @@ def run() -> int:
     return 0
   if _recorded():
     publish.check(launch.place(), {unit.task.split(',')[0] for unit in units})
-  stopped, broken = False, set()
+  stopped, broken = False, how['broken']
   for number, unit in enumerate(units, 1):
     print(f'[{number} of {len(units)}] {unit.title}: best of '
           f'{len(unit.settings)} settings', flush=True)
-    stopped = _unit(unit, estimate, began, broken)
+    stopped = _unit(unit, began, how)
     if stopped:
       break
   print(table(units), flush=True)
@@ -71,13 +74,11 @@ def _recorded():
       options.RECORD.value is None and options.REPLACE.value))
 
 
-def _unit(unit, estimate, began, broken):
+def _unit(unit, began, how):
   """Searches, chooses, trains and records; returns whether a stop came."""
   extra = ('--norecord', *(
       flags.FLAGS[name].serialize() for name in _PASSED_ON
       if flags.FLAGS[name].value not in (None, [])))
-  how = {'compiling': lambda entry: estimate(entry).compiling,
-         'broken': broken}
   if runner.run(unit.search, extra=(*extra, '--notest'), ended=SEARCHED,
                 max_minutes=_minutes(began), **how):
     return True

@@ -84,9 +84,9 @@ GRID = flags.DEFINE_multi_string(
     'train.learning_rate=[0.02,0.05]. Separate several fields by spaces. '
     'Learning rates and weight decays share one compiled step.')
 AT_ONCE = flags.DEFINE_integer(
-    'at_once', None, 'With --seeds, --grid, --sweep or --suite: number of runs that a '
-    'process trains at the same time. Default: one, but for mini tasks on a '
-    'CPU four per core and at most 16.',
+    'at_once', None, 'With --seeds, --grid, --sweep or --suite: number of runs '
+    'that a process trains at the same time. Default: one, but for mini tasks '
+    'on a CPU four per core and at most 16.',
     lower_bound=1)
 STATUS = flags.DEFINE_boolean(
     'status', False, 'With --sweep: only show the progress of its runs and '
@@ -96,9 +96,9 @@ MISSING = flags.DEFINE_boolean(
     'missing', False, 'With --sweep: skip runs that have a record in '
     '--results_dir.')
 PLAN = flags.DEFINE_boolean(
-    'plan', False, 'With --sweep or --suite: only estimate the minutes of each run, from '
-    'its own speed or from records of similar runs. With --max_minutes, also '
-    'show which runs fit in that time.')
+    'plan', False, 'With --sweep or --suite: only estimate the minutes of each '
+    'run, from its own speed or from records of similar runs. With '
+    '--max_minutes, also show which runs fit in that time.')
 BUNDLE = flags.DEFINE_string(
     'bundle', None, 'With --sweep: when the sweep ends or stops, pack its runs '
     'and records into this tar file. --max_minutes=0 packs without training.')

@@ -20,6 +20,8 @@ import os
 import pathlib
 from collections.abc import Sequence
 
+from absl import flags
+
 from lra import files, paths
 from lra.config import grid, identity
 from lra.errors import UserError
@@ -208,8 +210,8 @@ def _unit(asked, model, number):
   try:
     entries = sweep.entries_of(
         asked._replace(config=f'{file}:{asked.config}'), number)
-  except ValueError as e:
-    raise UserError(f'{model} cannot be trained with this line: {e}') from e
+  except (flags.Error, ValueError, UserError) as e:
+    raise UserError(f'{model} cannot take it: {e}') from e
   if json.loads(entries[0].repetition)[0].get('train.include_val'):
     raise UserError('it needs a validation split to choose by: leave out '
                     'train.include_val=True.')
