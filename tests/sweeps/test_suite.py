@@ -16,7 +16,7 @@ from lra import files, tasks
 from lra.cli import launch_suite
 from lra.errors import UserError
 from lra.records import result, store
-from lra.report import publish, rows
+from lra.report import boards, publish, rows, tables
 from lra.sweeps import plan, runner, suite, sweep
 from tests.helpers import commands, scored, tiny
 from tests.helpers.paths import ROOT
@@ -127,16 +127,22 @@ def test_a_search_that_did_not_choose_its_run_is_no_record(changes, word):
     result.validate(_record(**changes))
 
 
-def test_runs_with_and_without_a_search_share_no_row_and_no_table():
+def test_runs_with_and_without_a_search_share_no_row_and_no_table(tmp_path):
   plain = copy.deepcopy(RUN) | {'seed': 1}
   plain['config'] |= {'seed': 1}
   plain['config']['train']['learning_rate'] = 0.1
   found = _record(0.1)
   runs = [store.with_changes(result.validate(run)) for run in (plain, found)]
   assert runs[0].record_path.name != runs[1].record_path.name
-  one, other = rows.group([(str(i), run) for i, run in enumerate(runs)])
-  assert {one.table.searched, other.table.searched} == {True, False}
-  assert one.table.changed == other.table.changed
+  for run in runs:
+    (tmp_path / run.record_path).parent.mkdir(exist_ok=True)
+    result.write(tmp_path / run.record_path, run)
+  (board,), left_out = boards.load(tmp_path, tmp_path / 'none')
+  assert not left_out and len(board.tables()) == 2
+  assert [row.rank.place for row in board.rows] == [1, 1]
+  column, = (c for c in tables.SCORES if c.name == 'search')
+  assert {bool(row.search): column.text(row) for row in board.rows} == {
+      False: '', True: 'best of 2 by validation'}
 
 
 def test_a_searched_field_is_no_change_of_its_own():
@@ -310,7 +316,8 @@ def test_only_the_chosen_setting_is_tested_and_recorded(
 
 @pytest.mark.parametrize('kills', [1, 3, 4, 8])
 def test_a_killed_suite_resumes_to_the_same_choice(here, runs, kills):
-  """It is killed in a search, before the test, after it, and in the last test."""
+  """It is killed in a search, before its test, after it, and in the last test.
+  """
   runs.left = kills
   with pytest.raises(Killed):
     _run_suite()
