@@ -59,15 +59,18 @@ def train(experiment) -> int:
     if result is None:
       print(f'not begun: {folder}')
       continue
-    print(summary(result, folder))
-    if result.status == 'validated':
+    if not options.TEST.value:  # an earlier command may have tested it
+      result = result.model_copy(update={'test': None, 'longer': {}})
       validated.append(result)
-    if result.finished:
+    print(summary(result, folder))
+    if result.finished and options.TEST.value:
       finished.append(result)
       with _kept(errors, folder):
         _record(result, run.changes, to_record(run.changes))
   if distributed.is_leader():
-    print(_over_grid(finished) + _best(validated), end='')
+    print(_over_grid(finished), end='')
+    if len(validated) == len(runs):
+      print(_best(validated), end='')
   distributed.barrier()  # the leader may have waited for the page
   # The same command resumes stopped runs, and then the error is raised again.
   if errors and EXIT['stopped'] not in codes:
@@ -186,11 +189,12 @@ def _trained(runs, how, errors):
   """Yields each run with its result; runs that are finished already come first.
   """
   left, done = [], []
+  ended = result_lib.FINISHED if how['tested'] else result_lib.SEARCHED
   for run in runs:
     folder = run.folder
     with _kept(errors, folder):
       result = _result(folder)
-      if result is None or not result.finished:
+      if result is None or result.status not in ended:
         left.append(run)
       else:
         check_finished(folder, run.config.to_dict(), result)
@@ -198,7 +202,8 @@ def _trained(runs, how, errors):
           from lra.training import profile
           profile.check(how['profiled'], result.steps, folder)
         if distributed.is_leader():
-          print(f'{folder} is finished already.')
+          print(f'{folder} is '
+                f'{"finished" if result.finished else "validated"} already.')
         done.append((run, result))
   _warn_of_edits(left, done)
   yield from done
@@ -287,27 +292,29 @@ def _over_grid(results):
 def _best(results):
   """Returns a line with the best setting of --grid by validation, or ''.
 
-  The mean over seeds decides, then the first setting.
+  The mean over seeds decides, then the first setting. A run that has not ended
+  leaves all open; one whose loss was not finite counts as accuracy 0.
 
   Args:
-    results: results of runs that were not tested.
+    results: the results of all runs.
   """
   groups = {}
   for result in results:
-    accuracy = getattr(result.val, 'accuracy', None)
-    if accuracy is not None:
-      groups.setdefault(identity.config_hash(result.config), []).append(
-          (accuracy, identity.flatten(result.config)))
-  if len(groups) < 2:
+    scored = result.status != 'diverged' and result.val
+    groups.setdefault(identity.config_hash(result.config), []).append(
+        getattr(scored, 'accuracy', 0.0))
+  if len(groups) < 2 or any(
+      result.status not in result_lib.SEARCHED for result in results):
     return ''
-  means = {key: sum(accuracy for accuracy, _ in group) / len(group)
-           for key, group in groups.items()}
+  means = {key: sum(group) / len(group) for key, group in groups.items()}
   best = max(means, key=means.get)
-  varied = identity.varied([group[0][1] for group in groups.values()])
-  chosen = ' '.join(f'--config.{name}={groups[best][0][1][name]}'
-                    for name in varied if name != 'seed')
+  values = next(identity.flatten(result.config) for result in results
+                if identity.config_hash(result.config) == best)
+  chosen = ' '.join(
+      f'--config.{name}={values[name]}' for name in identity.varied(
+          [result.config for result in results]) if name != 'seed')
   return (f'Best of {len(groups)} by validation ({percent(means[best])}%): '
-          f'{chosen}, which a run without --notest tests.\n')
+          f'{chosen}; without --notest it is tested.\n')
 
 
 def over_seeds(results: list[result_lib.Result]) -> str:
@@ -362,12 +369,10 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
   if result.status == 'oom':
     lines.append('The device has too little memory: choose a smaller '
                  'config.train.microbatch_size or config.encoder.remat=True.')
-  if result.status == 'validated':
+  if result.test is None and result.status in ('ok', 'validated'):
     accuracy = getattr(result.val, 'accuracy', None)
-    lines.append(
-        f'validation accuracy {percent(accuracy)}% (checkpoint of step '
-        f'{result.best_step}); the same command without --notest reads the '
-        'test split')
+    lines.append(f'validation accuracy {percent(accuracy)}% (checkpoint of '
+                 f'step {result.best_step}), not tested')
   if result.test:
     accuracy = getattr(result.test, 'accuracy', None)
     score = (f'loss {result.test.loss:.4f}' if accuracy is None
