@@ -45,7 +45,12 @@ class TableKey:
 
   @property
   def title(self) -> str:
-    return (self.protocol + ', settings changed' * self.changed
+    return self.protocol + self.departures
+
+  @property
+  def departures(self) -> str:
+    """The part of the title after the protocol."""
+    return (', settings changed' * self.changed
             + ', settings searched' * self.searched)
 
   @property
