@@ -12,13 +12,15 @@ from lra.cli import options
 from lra.config import grid, identity, seeds
 from lra.errors import UserError
 from lra.experiment import loader
+from lra.formats import percent
 from lra.records import result as result_lib
 from lra.system import distributed, signals
 from lra.system.terminal import say
 from lra.training import writers
 from lra.training.rundir import check_config
 
-EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED}
+EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED,
+        'validated': 0}
 
 
 def train(experiment) -> int:
@@ -33,7 +35,8 @@ def train(experiment) -> int:
   """
   from lra.report import publish
   writers.check(options.LOG.value)
-  how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value}
+  how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value,
+         'tested': options.TEST.value}
   if options.PROFILE.value is not None:
     from lra.training import profile
     how['profiled'] = profile.steps(
@@ -44,7 +47,7 @@ def train(experiment) -> int:
   if recorded:
     distributed.broadcast_from_leader(lambda: publish.check(place(), recorded))
   how['recorded'] = bool(recorded)
-  codes, finished, errors = [], [], []
+  codes, finished, validated, errors = [], [], [], []
   for run, result in _ended(_trained(runs, how, errors), errors):
     folder = run.folder
     codes.append(EXIT['stopped' if result is None else result.status])
@@ -56,13 +59,18 @@ def train(experiment) -> int:
     if result is None:
       print(f'not begun: {folder}')
       continue
+    if not options.TEST.value:  # an earlier command may have tested it
+      result = result.model_copy(update={'test': None, 'longer': {}})
+      validated.append(result)
     print(summary(result, folder))
-    if result.finished:
+    if result.finished and options.TEST.value:
       finished.append(result)
       with _kept(errors, folder):
         _record(result, run.changes, to_record(run.changes))
   if distributed.is_leader():
     print(_over_grid(finished), end='')
+    if len(validated) == len(runs):
+      print(_best(validated), end='')
   distributed.barrier()  # the leader may have waited for the page
   # The same command resumes stopped runs, and then the error is raised again.
   if errors and EXIT['stopped'] not in codes:
@@ -181,11 +189,12 @@ def _trained(runs, how, errors):
   """Yields each run with its result; runs that are finished already come first.
   """
   left, done = [], []
+  ended = result_lib.FINISHED if how['tested'] else result_lib.SEARCHED
   for run in runs:
     folder = run.folder
     with _kept(errors, folder):
       result = _result(folder)
-      if result is None or not result.finished:
+      if result is None or result.status not in ended:
         left.append(run)
       else:
         check_finished(folder, run.config.to_dict(), result)
@@ -193,7 +202,8 @@ def _trained(runs, how, errors):
           from lra.training import profile
           profile.check(how['profiled'], result.steps, folder)
         if distributed.is_leader():
-          print(f'{folder} is finished already.')
+          print(f'{folder} is '
+                f'{"finished" if result.finished else "validated"} already.')
         done.append((run, result))
   _warn_of_edits(left, done)
   yield from done
@@ -279,6 +289,34 @@ def _over_grid(results):
           flat, map(over_seeds, groups.values()), strict=True) if line)
 
 
+def _best(results):
+  """Returns a line with the best setting of --grid by validation, or ''.
+
+  The mean over seeds decides, then the first setting. A run that has not ended
+  leaves all open; one whose loss was not finite counts as accuracy 0.
+
+  Args:
+    results: the results of all runs.
+  """
+  groups = {}
+  for result in results:
+    scored = result.status != 'diverged' and result.val
+    groups.setdefault(identity.config_hash(result.config), []).append(
+        getattr(scored, 'accuracy', 0.0))
+  if len(groups) < 2 or any(
+      result.status not in result_lib.SEARCHED for result in results):
+    return ''
+  means = {key: sum(group) / len(group) for key, group in groups.items()}
+  best = max(means, key=means.get)
+  values = next(identity.flatten(result.config) for result in results
+                if identity.config_hash(result.config) == best)
+  chosen = ' '.join(
+      f'--config.{name}={values[name]}' for name in identity.varied(
+          [result.config for result in results]) if name != 'seed')
+  return (f'Best of {len(groups)} by validation ({percent(means[best])}%): '
+          f'{chosen}; without --notest it is tested.\n')
+
+
 def over_seeds(results: list[result_lib.Result]) -> str:
   """Returns a line with the mean of several seeds and its interval.
 
@@ -331,6 +369,10 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
   if result.status == 'oom':
     lines.append('The device has too little memory: choose a smaller '
                  'config.train.microbatch_size or config.encoder.remat=True.')
+  if result.test is None and result.status in ('ok', 'validated'):
+    accuracy = getattr(result.val, 'accuracy', None)
+    lines.append(f'validation accuracy {percent(accuracy)}% (checkpoint of '
+                 f'step {result.best_step}), not tested')
   if result.test:
     accuracy = getattr(result.test, 'accuracy', None)
     score = (f'loss {result.test.loss:.4f}' if accuracy is None

@@ -53,6 +53,9 @@ def main(*words: str) -> int:
   if options.SWEEP.value:
     from lra.cli import launch_sweep
     return launch_sweep.run()
+  if options.SUITE.value:
+    from lra.cli import launch_suite
+    return launch_suite.run()
   if options.EVALUATE.value or options.PREDICT.value or options.COMPARE.value:
     from lra.cli import inspection
     if not options.COMPARE.value:
@@ -73,7 +76,7 @@ def _train():
   if chosen is None:
     raise UserError(
         'Nothing to do: give --config=configs/<model>.py:<task>, '
-        '--sweep=FILE, --leaderboard or --list.')
+        '--sweep=FILE, --suite=NAME, --leaderboard or --list.')
   if options.PRINT_CONFIG.value:
     print(describe.text(chosen.config))
     return 0

@@ -84,9 +84,9 @@ GRID = flags.DEFINE_multi_string(
     'train.learning_rate=[0.02,0.05]. Separate several fields by spaces. '
     'Learning rates and weight decays share one compiled step.')
 AT_ONCE = flags.DEFINE_integer(
-    'at_once', None, 'With --seeds, --grid or --sweep: number of runs that a '
-    'process trains at the same time. Default: one, but for mini tasks on a '
-    'CPU four per core and at most 16.',
+    'at_once', None, 'With --seeds, --grid, --sweep or --suite: number of runs '
+    'that a process trains at the same time. Default: one, but for mini tasks '
+    'on a CPU four per core and at most 16.',
     lower_bound=1)
 STATUS = flags.DEFINE_boolean(
     'status', False, 'With --sweep: only show the progress of its runs and '
@@ -96,15 +96,25 @@ MISSING = flags.DEFINE_boolean(
     'missing', False, 'With --sweep: skip runs that have a record in '
     '--results_dir.')
 PLAN = flags.DEFINE_boolean(
-    'plan', False, 'With --sweep: only estimate the minutes of each run, from '
-    'its own speed or from records of similar runs. With --max_minutes, also '
-    'show which runs fit in that time.')
+    'plan', False, 'With --sweep or --suite: only estimate the minutes of each '
+    'run, from its own speed or from records of similar runs. With '
+    '--max_minutes, also show which runs fit in that time.')
 BUNDLE = flags.DEFINE_string(
     'bundle', None, 'With --sweep: when the sweep ends or stops, pack its runs '
     'and records into this tar file. --max_minutes=0 packs without training.')
 FROM_BUNDLE = flags.DEFINE_string(
     'from_bundle', None, 'With --sweep: first unpack the runs and records of '
     'this --bundle file.')
+SUITE = flags.DEFINE_string(
+    'suite', None, 'Try the same settings with every model, choose by '
+    'validation, then test the chosen one: lra, mad, mqar, state, or a file. '
+    'See docs/sweeps.md.')
+MODELS = flags.DEFINE_list(
+    'models', [], 'With --suite: the models, such as transformer,lightning. '
+    'Default: those of the suite.')
+TEST = flags.DEFINE_boolean(
+    'test', True, 'Score the test split at the end. --notest only trains and '
+    'validates; the same command without it then scores the test split.')
 COMPILE_ONLY = flags.DEFINE_boolean(
     'compile_only', False, 'Compile the steps of --config into --compile_cache '
     'and do not train.')
@@ -137,6 +147,7 @@ flags.register_validator(
 for _flag, _what in (
     ('workdir', 'a folder'), ('results_dir', 'a folder'), ('page', 'a file'),
     ('html', 'a folder'), ('curves', 'a file'), ('sweep', 'a file'),
+    ('suite', 'a suite'),
     ('bundle', 'a file'), ('from_bundle', 'a file'),
     ('shard', 'a part, such as 2/5'), ('coordinator', 'HOST:PORT'),
     ('partition', 'a partition'), ('seeds', 'seeds, such as 0-4'),
@@ -163,10 +174,10 @@ for _flag in ('partition', 'hours'):
           values[flag] is None or values['executor'] == 'slurm'),
       f'--{_flag} is for Slurm jobs: it needs --executor=slurm')
 flags.register_multi_flags_validator(
-    ['at_once', 'seeds', 'sweep', 'grid'], lambda values: (
+    ['at_once', 'seeds', 'sweep', 'suite', 'grid'], lambda values: (
         values['at_once'] is None or values['seeds'] or values['sweep'] or
-        values['grid']),
-    '--at_once needs --seeds, --grid or --sweep')
+        values['suite'] or values['grid']),
+    '--at_once needs --seeds, --grid, --sweep or --suite')
 for _flag in ('seeds', 'grid'):
   flags.register_multi_flags_validator(
       [_flag, 'workdir'], lambda values: not all(values.values()),
@@ -204,12 +215,14 @@ COMMANDS = {
     'sweep': ('bundle', 'cpus', 'executor', 'from_bundle', 'gpus', 'hours',
               'jobs', 'missing', 'partition', 'plan', 'shard', 'status',
               *_RUNS),
+    'suite': ('models', 'plan', *_RUNS),
     'evaluate': ('lengths',),
     'predict': (),
     'compare': (),
     command.CONFIG.name: (
         'compile_only', 'coordinator', 'distributed', 'grid', 'num_processes',
-        'print_config', 'process_id', 'profile', 'seeds', 'workdir', *_RUNS),
+        'print_config', 'process_id', 'profile', 'seeds', 'test', 'workdir',
+        *_RUNS),
 }
 
 _HELP = '''\
@@ -230,6 +243,7 @@ Train many configs, each with its seeds.
   --sweep=configs/sweeps/mini.txt --status       show what is finished
   --sweep=configs/sweeps/mini.txt --plan         estimate the minutes
   --sweep=configs/sweeps/mini.txt --executor=slurm --partition=NAME
+  --suite=state --plan                           the same grid for each model
 
 Use finished runs: RUN is a folder such as runs/listops_mini/simpletron/...
   --evaluate=RUN                                 score it on its test split
@@ -241,7 +255,7 @@ Look things up.
   --list                                         models and tasks
   --leaderboard --html=site                      write the tables again
 
-With --config or --sweep:
+With --config, --sweep or --suite:
   --max_minutes=30     checkpoint and stop in time (exit code 75)
   --log=csv,tensorboard,wandb                    further formats of the log
   --norecord           keep the results off the leaderboard

@@ -4,6 +4,8 @@ Types are checked strictly. Values are bounded, far beyond those of any real
 run. An error names the file and the field. JSON calls the baselines `floors`.
 """
 
+import hashlib
+import itertools
 import json
 import math
 import pathlib
@@ -32,8 +34,11 @@ CLASSIFIERS = (CLASSIFICATION, 'token_classification')
 # Largest number of entries: baselines, properties of examples, values of one
 # property, rules.
 _MOST = 32
+_MOST_TRIED = 1000  # most settings of a search
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
+# A search is complete if each of its runs has one of these statuses.
+SEARCHED = (*FINISHED, 'validated')
 # The groups of fields in a config, such as 'train'.
 _GROUPS = sorted({name.split('.')[0] for name in FIELDS if '.' in name})
 
@@ -291,12 +296,64 @@ class LongerScores(Record):
   loss: Annotated[float, Field(ge=0, le=1e300)]
 
 
+class Search(Record):
+  """The search that chose the settings of a run, without any test score.
+
+  Attributes:
+    tried: number of settings that were tried, n.
+    grid: field of the config -> the values that were tried.
+    chosen_by: the score that decided.
+    seed: seed of the runs that were compared.
+    scores: pairs of a setting, {field: value}, and its validation accuracy;
+      None if its loss was not finite.
+  """
+  tried: Annotated[int, Field(ge=1, le=_MOST_TRIED)]
+  grid: Annotated[dict[Text, list[Any]],
+                  Field(min_length=1, max_length=_MOST)]
+  chosen_by: Literal['validation accuracy']
+  seed: Count
+  scores: Annotated[list[Annotated[
+      tuple[dict[Text, Any], Fraction | None], Field(strict=False)]],
+                    Field(max_length=_MOST_TRIED)]
+
+  @property
+  def text(self) -> str:
+    return f'best of {self.tried} by validation'
+
+  @property
+  def digest(self) -> str:
+    """Eight hex digits that differ between searches."""
+    text = json.dumps(self.model_dump(), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+  @pydantic.model_validator(mode='after')
+  def _has_a_score_of_each_setting(self):
+    whole = [dict(zip(self.grid, values, strict=True))
+             for values in itertools.product(*self.grid.values())]
+    if len(self.scores) != self.tried or self.tried != len(whole):
+      raise ValueError(f"'tried' is {self.tried} but there are "
+                       f'{len(self.scores)} scores and a grid of {len(whole)}')
+    found = [setting for setting, _ in self.scores]
+    if any(setting not in found for setting in whole):
+      raise ValueError("'scores' lacks a setting of the grid")
+    return self
+
+  def chose(self, config: dict) -> bool:
+    """Returns whether a config has one of the best settings."""
+    flat = identity.flatten(config)
+    mine = {name: flat.get(name) for name in self.grid}
+    known = [score for _, score in self.scores if score is not None]
+    return bool(known) and [mine, max(known)] in [
+        [setting, score] for setting, score in self.scores]
+
+
 class Result(File):
   """One run: one config and one seed.
 
   Attributes:
-    status: 'ok', 'diverged' (the loss was not finite), 'oom' (out of memory)
-      or 'stopped' (the same command continues the run).
+    status: 'ok', 'diverged' (the loss was not finite), 'oom' (out of memory),
+      'stopped' (the same command continues the run) or 'validated' (trained,
+      but the test split was not read: the same command without --notest does).
     objective: name of the objective, which decides the scores.
     task, model, protocol, seed: equal to those in `config`.
     steps: updates made.
@@ -351,11 +408,12 @@ class Result(File):
     data_fingerprint: hash of the prepared data set.
     data_origin: origin of the data, which may replace the task's own data; None
       if unknown.
+    search: the search that chose the settings; None without one.
     config: the whole config, as plain JSON values. It also has task, model,
       protocol and seed, and the number of updates to make, which is `steps` if
       the status is 'ok'.
   """
-  status: Literal['ok', 'diverged', 'oom', 'stopped']
+  status: Literal['ok', 'diverged', 'oom', 'stopped', 'validated']
   objective: Text = CLASSIFICATION
   task: TaskName
   model: Name
@@ -400,6 +458,7 @@ class Result(File):
   changes: dict[str, Any] | None = None
   data_fingerprint: Text
   data_origin: Text | None = None
+  search: Search | None = None
   config: Config
 
   # Earlier versions call the baselines floors.
@@ -421,7 +480,9 @@ class Result(File):
 
     The path consists of checked names, so it cannot lead out of that folder.
     """
-    name = f'{self.model}-{identity.config_hash(self.config)}-s{self.seed}.json'
+    found = f'-{self.search.digest}' if self.search else ''
+    name = (f'{self.model}-{identity.config_hash(self.config)}{found}-'
+            f's{self.seed}.json')
     return pathlib.Path(self.task, name)
 
   @pydantic.model_validator(mode='after')
@@ -439,6 +500,11 @@ class Result(File):
                        f'{self.steps} steps')
     if self.status == 'ok' and not self.num_params:
       raise ValueError("field 'num_params' is 0")
+    if self.status == 'validated' and self.test is not None:
+      raise ValueError("field 'test' is not null but the status is 'validated'")
+    if self.search and not self.search.chose(self.config):
+      raise ValueError("field 'search' gives no highest score to the settings "
+                       'of its config')
     both = self.num_params is not None and self.mixer_params is not None
     if both and self.mixer_params > self.num_params:
       raise ValueError("field 'mixer_params' is larger than 'num_params'")

@@ -102,10 +102,15 @@ def protocol_settings(task: str, protocol: str) -> dict[str, Any]:
 
 
 def key(run: Result) -> tuple:
-  """Returns a key that all seeds of a row share; dtype=auto is resolved."""
+  """Returns a key that all seeds of a row share; dtype=auto is resolved.
+
+  A run whose settings were searched is in another row than the same run
+  without a search.
+  """
   experiment = {**identity.experiment(run.config), 'dtype': run.dtype}
   return (run.task, run.model, run.protocol, run.data_fingerprint,
-          json.dumps(experiment, sort_keys=True))
+          json.dumps(experiment, sort_keys=True),
+          run.search.digest if run.search else '')
 
 
 def _classifies(run):

@@ -166,7 +166,7 @@ def _lines(board):
   """Yields a line of the overview for each protocol of a task."""
   found = [(f'{board.task.title}, {key.protocol}',
             [row for row in members if row.finished])
-           for key, members in board.tables().items() if not key.changed]
+           for key, members in board.tables().items() if not key.departs]
   found = [(name, rows) for name, rows in found if rows] or [
       (f'{board.task.title}, no run', [])]
   for name, rows in found:
@@ -204,7 +204,7 @@ def _timed(board, speeds):
     return []
   tables = [[board.of_model(key.protocol, model)
              for model in {row.model for row in members} & set(speeds.faster)]
-            for key, members in board.tables().items() if not key.changed]
+            for key, members in board.tables().items() if not key.departs]
   rows = max(([row for row in table if row.finished] for table in tables),
              key=len, default=[])
   rows.sort(key=lambda row: (-row.mean, row.model))

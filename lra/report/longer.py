@@ -71,7 +71,7 @@ def table(board: TaskBoard) -> Table | None:
 
 
 def _name(row):
-  return row.name + (row.changes and f' ({row.own_changes})' or '')
+  return row.name + (row.own_changes and f' ({row.own_changes})')
 
 
 def _average(board, row):

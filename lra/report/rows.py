@@ -34,14 +34,29 @@ class TableKey:
 
   Attributes:
     protocol: name of the protocol.
-    changed: whether settings of the rows differ from the protocol's.
+    changed: whether settings of the rows differ from the protocol's, except
+      for settings that were searched.
+    searched: whether settings were chosen by a search. A search gives a model
+      more chances than the protocol's own settings.
   """
   protocol: str
   changed: bool = False
+  searched: bool = False
 
   @property
   def title(self) -> str:
-    return self.protocol + (', settings changed' if self.changed else '')
+    return self.protocol + self.departures
+
+  @property
+  def departures(self) -> str:
+    """The part of the title after the protocol."""
+    return (', settings changed' * self.changed
+            + ', settings searched' * self.searched)
+
+  @property
+  def departs(self) -> bool:
+    """Whether its rows are not runs of the protocol as it is."""
+    return self.changed or self.searched
 
 
 @dataclasses.dataclass
@@ -83,7 +98,9 @@ class Row:
   protocol = property(lambda self: self.runs[0].protocol)
   data = property(lambda self: self.runs[0].data_fingerprint)
   config = property(lambda self: self.runs[0].config)
-  table = property(lambda self: TableKey(self.protocol, bool(self.changes)))
+  search = property(lambda self: self.runs[0].search)
+  table = property(lambda self: TableKey(
+      self.protocol, bool(self.unsearched), bool(self.search)))
 
   @property
   def name(self) -> str:
@@ -103,10 +120,18 @@ class Row:
 
   @property
   def own_changes(self) -> str:
-    """Its own values of the settings that differ from the protocol's."""
+    """Its own values of changed settings, and how others were searched."""
     own = identity.flatten(self.config)
-    return listed(f'{name}={shown(own.get(name, "unset"))}'
-                  for name in sorted(self.changes))
+    return listed([*(f'{name}={shown(own.get(name, "unset"))}'
+                     for name in sorted(self.unsearched)),
+                   *([self.search.text] if self.search else [])])
+
+  @property
+  def unsearched(self) -> dict:
+    """The `changes` without the fields that were searched."""
+    searched = self.search.grid if self.search else ()
+    return {name: value for name, value in self.changes.items()
+            if name not in searched}
 
   @property
   def finished(self) -> list[Result]:

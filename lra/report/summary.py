@@ -103,7 +103,7 @@ def by_protocol(boards: Sequence[TaskBoard], group: str) -> list[Summary]:
   known = full(boards) if group == 'full' else [
       board for board in boards if board.task.group == group]
   protocols = sorted({key.protocol for board in known
-                      for key in board.tables() if not key.changed})
+                      for key in board.tables() if not key.departs})
   return [_summary(known, protocol) for protocol in protocols]
 
 

@@ -14,6 +14,7 @@ from lra.formats import (
     decimals,
     gib,
     percent,
+    plain,
     points,
     quantity,
     ranges,
@@ -22,7 +23,7 @@ from lra.formats import (
 from lra.report import inputs, statistics
 from lra.report.boards import TaskBoard
 from lra.report.inputs import Published
-from lra.report.rows import Row, TableKey, departures
+from lra.report.rows import Row, TableKey, departures, shown
 from lra.report.statistics import Sample
 
 
@@ -164,7 +165,8 @@ def _notes(row):
 def _failure(run):
   what = {'diverged': f'diverged at step {run.steps:,}',
           'oom': 'ran out of memory',
-          'stopped': f'stopped at step {run.steps:,}'}[run.status]
+          'stopped': f'stopped at step {run.steps:,}',
+          'validated': 'was not tested'}[run.status]
   return f'seed {run.seed} {what}'
 
 
@@ -173,6 +175,13 @@ def _answers(row):
   if row.sample is None:
     return ''
   return 'not kept' if row.sample.correct is None else 'kept'
+
+
+def _grid(search):
+  """Returns the values that a search tried and its seed, '' for no search."""
+  return '' if search is None else '; '.join([
+      *(f'{plain(name)} {", ".join(map(shown, values))}'
+        for name, values in search.grid.items()), f'seed {search.seed}'])
 
 
 def _best_steps(row):
@@ -209,10 +218,12 @@ SCORES = (
     numbers('state size', lambda row: row.state_size, count),
     text_column('changed from the protocol',
                 lambda row: departures(row.changes, row.config)),
+    text_column('search', lambda row: row.search.text if row.search else ''),
     text_column('notes', _notes, strong=lambda row: True),
 )
 # Columns that a table has only if a row has a text there.
-OPTIONAL = ('steps to 95%', 'changed from the protocol', 'data', 'notes')
+OPTIONAL = ('steps to 95%', 'changed from the protocol', 'search', 'searched',
+            'data', 'notes')
 # Columns that only tasks of two documents have.
 PAIRS = ('head',)
 
@@ -250,6 +261,7 @@ DETAILS = (
     text_column('device', lambda row: _by_seed(row.devices)),
     _each('dtype', lambda run: run.dtype),
     _each('kernel', _kernel),
+    text_column('searched', lambda row: _grid(row.search)),
     _each('commit', _version),
 )
 
@@ -362,7 +374,7 @@ def scores(board: TaskBoard, papers: Sequence[Published]) -> list[ScoreTable]:
   """Returns the tables of a task, beside the published results `papers`."""
   found = []
   for key, members in board.tables().items():
-    compared = [] if key.changed else compare(
+    compared = [] if key.departs else compare(
         members, papers, board.task.name, key.protocol)
     found.append(ScoreTable(
         key, _warning(none_above(members)), without_empty(SCORES, members),

@@ -75,6 +75,12 @@ READING = {
     'Settings changed from the protocol': (
         'Runs that change settings of their protocol are in a separate table. '
         'Seeds, data folders and hardware settings do not count as changes.'),
+    'Search': (
+        '"Best of 3 by validation": three settings were trained with one seed, '
+        'and the validation split chose one. The others were not tested. All '
+        'models of a suite choose from the same grid, which the details show '
+        '("searched"). Such rows are in a separate table, because a search '
+        'gives a model more chances than the settings of the protocol.'),
     'Several configurations': (
         'If a model has several rows on a task, the first page shows only one: '
         'the row with the most seeds. Ties are decided by the number of steps, '

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from lra import paths
 from lra.config import identity
 from lra.formats import NONE, count
-from lra.records.result import FINISHED, Result
+from lra.records.result import FINISHED, SEARCHED, Result
 from lra.records.store import read_runs
 from lra.sweeps import kept
 from lra.sweeps.sweep import Entry
@@ -27,6 +27,7 @@ _FREE = ('seed', 'dtype', 'model.kernel')
 # Ranks of records, best first: (similarity of the device, see `_alike`; whether
 # the model is another one).
 _RANKS = [(0, False), (1, False), (0, True), (1, True), (2, False)]
+WORK = ('train', 'test')  # the parts of a run
 _HEAD = ('', 'steps left', 'minutes', 'fits', 'estimate from', 'run')
 
 
@@ -86,18 +87,18 @@ def device() -> str:
 
 
 def estimator(entries: Sequence[Entry], results_dir: pathlib.Path,
-              recorded: Collection[str] = ()) -> Callable[[Entry], Estimate]:
+              recorded: Collection[str] = ()) -> Callable[..., Estimate]:
   """Returns a function that estimates the runs of a sweep from records.
 
   Args:
     entries: the runs.
     results_dir: records of the user; those that come with this program count
       too.
-    recorded: see `of`.
+    recorded: see `of`. The function takes its `work`, too.
   """
   here, records = device(), known(entries, [
       results_dir / 'runs', paths.PACKAGED / 'runs'])
-  return lambda entry: of(entry, records, here, recorded)
+  return lambda entry, work=WORK: of(entry, records, here, recorded, work)
 
 
 def known(entries: Sequence[Entry], folders: Iterable[pathlib.Path]
@@ -116,7 +117,8 @@ def known(entries: Sequence[Entry], folders: Iterable[pathlib.Path]
 
 
 def of(entry: Entry, records: Sequence[Known], here: str,
-       recorded: Collection[str] = ()) -> Estimate:
+       recorded: Collection[str] = (), work: Collection[str] = WORK
+       ) -> Estimate:
   """Estimates the work that is left of a run, and its time.
 
   Args:
@@ -124,23 +126,27 @@ def of(entry: Entry, records: Sequence[Known], here: str,
     records: see `known`.
     here: the device, as records name it.
     recorded: the `Entry.repetition` of runs that have a record.
+    work: the parts of the run to count, of `WORK`: all updates with their
+      validations ('train'), or the test ('test').
   """
   fields, _ = json.loads(entry.repetition)
   steps, every = fields['train.steps'], fields['train.eval_every']
   status = entry.status()
   if status == 'new' and entry.repetition in recorded:
     status = 'recorded'
-  if status in FINISHED:
+  if status in (FINISHED if 'test' in work else SEARCHED):
     return Estimate(entry.title, status, 0, steps, 0.0, 0.0, 'finished')
   step, memory = kept.newest(entry.folder)
-  step = min(step, steps)
+  step = min(step, steps) if 'train' in work else steps
   cost, source = _by_records(fields, records, here)
   own = _own(memory, every, cost)
   if own:
     cost, source = own, 'its own speed so far'
   if cost is None:
     return Estimate(entry.title, status, steps - step, steps, None, None, NONE)
-  validations = 0 if fields.get('train.include_val') else (
+  if 'test' not in work:
+    cost = dataclasses.replace(cost, test=0.0)
+  validations = 0 if fields.get('train.include_val') or step == steps else (
       math.ceil(steps / every) - step // every)
   return Estimate(entry.title, status, steps - step, steps,
                   cost.seconds(steps - step, validations), cost.compiling,
@@ -243,8 +249,8 @@ def _source(record, fields, here):
   return said
 
 
-def table(estimates: Sequence[Estimate], max_minutes: float | None = None
-          ) -> str:
+def table(estimates: Sequence[Estimate], max_minutes: float | None = None,
+          what: str = 'runs') -> str:
   """Returns one line per run, and the total.
 
   Args:
@@ -252,6 +258,7 @@ def table(estimates: Sequence[Estimate], max_minutes: float | None = None
     max_minutes: marks the runs that end within so many minutes (`yes`), that
       only begin within them (`part`), and the others (`no`). Runs after one
       without an estimate are marked `–`.
+    what: noun for the lines.
   """
   rows = [_HEAD, *(
       (e.status, f'{count(e.left)} of {count(e.steps)}', _minutes(e.seconds),
@@ -264,7 +271,7 @@ def table(estimates: Sequence[Estimate], max_minutes: float | None = None
       row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(
           row[1:-2], widths[1:-2], strict=True)),
       row[-2].ljust(widths[-2]), row[-1])).rstrip() for row in rows]
-  return '\n'.join([*lines, _total(estimates)])
+  return '\n'.join([*lines, _total(estimates, what)])
 
 
 def _fits(estimates, max_minutes):
@@ -283,12 +290,12 @@ def _fits(estimates, max_minutes):
   return marks
 
 
-def _total(estimates):
+def _total(estimates, what):
   left = [e for e in estimates if e.seconds != 0]
   timed = [e.seconds for e in left if e.seconds is not None]
   unknown = len(left) - len(timed)
   total = (f'{_minutes(math.fsum(timed))} minutes for {len(timed)} of '
-           f'{len(left)} runs that are not finished')
+           f'{len(left)} {what} that are not finished')
   return f'{total}; {unknown} have no estimate.' if unknown else f'{total}.'
 
 

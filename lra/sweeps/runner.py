@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from lra import paths
 from lra.errors import BUG
@@ -29,6 +29,7 @@ _GIVEN = ('--config.train.learning_rate=', '--config.train.weight_decay=')
 def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
         max_minutes: float | None = None,
         recorded: Callable[[Result], bool] = lambda result: True,
+        ended: Collection[str] = result_lib.FINISHED,
         compiling: Callable[[sweep.Entry], float | None] = lambda entry: None,
         compile_ahead: bool = False, broken: set[int] | None = None) -> bool:
   """Runs the unfinished runs; returns whether a signal or a time limit came.
@@ -40,7 +41,7 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
     extra: flags for each of them.
     max_minutes: stop, with a checkpoint, after so long. A run other than the
       first is not begun if the time left is too short to compile it.
-    recorded: see `left`.
+    recorded, ended: see `left`.
     compiling: returns the seconds that a run compiles, None if unknown.
     compile_ahead: compile the next run while one trains.
     broken: set that receives the line number of each process that ended by a
@@ -55,7 +56,7 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
   groups = _groups(entries)
   with signals.later('once the run under way has stopped'):
     for place, (shape, group) in enumerate(groups, 1):
-      for made, seeds in _calls(shape, group, recorded):
+      for made, seeds in _calls(shape, group, recorded, ended):
         seconds = deadline - time.monotonic()
         if signals.reason() or seconds <= 0:
           return True
@@ -69,11 +70,12 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
         begun.add(shape)
         limit = () if deadline == math.inf else (
             f'--max_minutes={seconds / 60:.4f}',)
-        done = sum(e.status() in result_lib.FINISHED for e in entries)
+        done = sum(e.status() in ended for e in entries)
         print(f'[{done} of {len(entries)} runs are finished] '
               f'{sweep.title(made)} seeds={seeds}', flush=True)
         if helper:
-          _begin_next(helper, groups[place:], begun, recorded, extra)
+          _begin_next(helper, groups[place:], begun, recorded, ended,
+                      extra)
         code = _call(*made, f'--seeds={seeds}', *extra, *limit,
                      deadline=deadline, env=env)
         if helper:
@@ -113,10 +115,10 @@ def _environment():
   return {**taken, **os.environ}
 
 
-def _begin_next(helper, groups, begun, recorded, extra):
+def _begin_next(helper, groups, begun, recorded, ended, extra):
   """Makes the helper compile the first run of these groups that needs it."""
   for shape, group in groups:
-    for made, _ in _calls(shape, group, recorded):
+    for made, _ in _calls(shape, group, recorded, ended):
       if shape not in begun:
         helper.begin(shape, (
             *(f for f in made if not f.startswith('--grid=')),
@@ -133,14 +135,14 @@ def _groups(entries):
   return [(shape, group) for (_, shape), group in groups.items()]
 
 
-def _calls(shape, group, recorded):
+def _calls(shape, group, recorded, ended):
   """Yields (flags, seeds) of the processes that make the runs left of a group.
 
   One process makes all configs of a line that share a compiled step and have
   the same seeds left.
   """
   by_seeds = {}
-  for config in sweep.by_config(sweep.left(group, recorded)):
+  for config in sweep.by_config(sweep.left(group, recorded, ended)):
     by_seeds.setdefault(','.join(e.seed for e in config), []).append(
         config[0].config_flags)
   for seeds, configs in by_seeds.items():

@@ -95,13 +95,13 @@ def read(path: pathlib.Path) -> list[Entry]:
         'configs/sweeps/.') from e
   entries, line_of = [], {}
   lines = text.removeprefix(codecs.BOM_UTF8).splitlines()
-  asked = [_read(path, number, _asked, line)
+  asked = [on_line(path, number, asked_by, line)
            for number, line in enumerate(lines, 1)]
   told = grid.check_count(sum(a.runs for a in asked), str(path))
   if told:
     say(told)
   for number, one in enumerate(asked, 1):
-    for entry in _read(path, number, _entries, one, number):
+    for entry in on_line(path, number, entries_of, one, number):
       if entry.folder in line_of:
         raise UserError(
             f'{path}, line {number}: the run {entry.folder} is also on line '
@@ -114,8 +114,11 @@ def read(path: pathlib.Path) -> list[Entry]:
   return entries
 
 
-class _Asked(NamedTuple):
-  """The content of a line: a config, fields to change, and seeds."""
+class Asked(NamedTuple):
+  """The content of a line: a config, fields to change, and seeds.
+
+  A line without words has no runs.
+  """
   config: str = ''
   changes: tuple[str, ...] = ()
   seeds: tuple[int, ...] = ()
@@ -125,8 +128,9 @@ class _Asked(NamedTuple):
     return grid.count(self.changes) * len(self.seeds)
 
 
-def _read(path, number, read, line, *arguments):
-  """Calls `read` on a line; an error names file and line."""
+def on_line(path: pathlib.Path, number: int, read: Callable, line,
+            *arguments):
+  """Returns `read(line, *arguments)`; an error names the file and the line."""
   try:
     return read(line, *arguments)
   except (flags.Error, ValueError, UserError) as e:
@@ -136,21 +140,31 @@ def _read(path, number, read, line, *arguments):
         f'{path}, line {number}: {said}{grid.hint(changes, said)}') from e
 
 
-def _asked(line):
+def asked_by(line: bytes) -> Asked:
+  """Reads a line of a sweep.
+
+  Raises:
+    UserError: its seeds, changes or brackets are wrong.
+  """
   words = grid.words(line.decode('utf-8'))
   seeds = [w.removeprefix('seeds=') for w in words if w.startswith('seeds=')]
   changes = [w for w in words[1:] if not w.startswith('seeds=')]
   if len(seeds) > 1 or any(c.startswith('seed=') for c in changes):
     raise UserError('give all seeds at once, as in seeds=0,3 or seeds=0-4.')
   if not words:
-    return _Asked()
+    return Asked()
   grid.check([words[0], *changes])
   grid.count(changes)  # raises UserError if a value is wrong
-  return _Asked(words[0], tuple(changes),
-                tuple(seeds_lib.parse(seeds[0] if seeds else '0')))
+  return Asked(words[0], tuple(changes),
+               tuple(seeds_lib.parse(seeds[0] if seeds else '0')))
 
 
-def _entries(asked, line):
+def entries_of(asked: Asked, line: int) -> list[Entry]:
+  """Returns the runs of a line: each combination of values, with all seeds.
+
+  Raises:
+    UserError, ValueError, flags.Error: they make no config.
+  """
   from lra.experiment.experiment import resolve  # imports JAX
   made = []
   for one in grid.combinations(asked.changes):
@@ -192,8 +206,8 @@ def title(flags_of_run: Iterable[str]) -> str:
   return ' '.join(re.sub('^--(config|grid)[=.]', '', f) for f in flags_of_run)
 
 
-def left(entries: list[Entry], recorded: Callable[[Result], bool]
-         ) -> list[Entry]:
+def left(entries: list[Entry], recorded: Callable[[Result], bool],
+         ended: Collection[str] = result_lib.FINISHED) -> list[Entry]:
   """Returns the runs that are not finished or not recorded.
 
   Args:
@@ -201,27 +215,29 @@ def left(entries: list[Entry], recorded: Callable[[Result], bool]
       reports it.
     recorded: whether nothing is left to publish of a finished run. A run that
       was killed before it was published is run again, which publishes it.
+    ended: the statuses of a finished run.
   """
   results = ((entry, entry.result()[0]) for entry in entries)
   return [entry for entry, result in results if not (
-      result is not None and result.finished and recorded(result))]
+      result is not None and result.status in ended and recorded(result))]
 
 
-def failure(failed: list[Entry], total: int, broken: Collection[int] = ()
-            ) -> str:
+def failure(failed: list[Entry], total: int, broken: Collection[int] = (),
+            of: str = 'sweep') -> str:
   """Returns the message about runs that have failed; it names their lines.
 
   Args:
     failed: the runs.
     total: number of runs of the sweep.
     broken: lines whose processes ended by a bug or a signal; see `runner.run`.
+    of: kind of the file that has the lines.
   """
   mendable = [entry for entry in failed if entry.line not in broken]
   bugs = [entry for entry in failed if entry.line in broken]
   return ' '.join(
       f'{len(some)} of {total} runs {"has" if len(some) == 1 else "have"} '
       f'{what} (line{"s" * (len(lines) > 1)} '
-      f'{rows.listed(map(str, lines))} of the sweep): {advice}.'
+      f'{rows.listed(map(str, lines))} of the {of}): {advice}.'
       for some, what, advice in (
           (mendable, 'failed',
            'correct the error of each, and repeat the command'),

@@ -22,7 +22,8 @@ MOST = 16  # most runs at the same time, by default
 
 def train(experiment: Experiment, max_minutes: float | None = None,
           log: Sequence[str] = (), profiled: range = range(0),
-          recorded: bool = False, shared: ProcessCache | None = None) -> Result:
+          recorded: bool = False, shared: ProcessCache | None = None,
+          tested: bool = True) -> Result:
   """Trains to the end, a stop or a failure, and scores.
 
   An interrupted run resumes from its newest checkpoint.
@@ -34,6 +35,8 @@ def train(experiment: Experiment, max_minutes: float | None = None,
     profiled: updates, from 1, to trace in `profile/`.
     recorded: whether the run will be published.
     shared: data and compiled steps of other runs of this process.
+    tested: False ends the run before its test, with the status 'validated'.
+      The test split is not read until a call with True resumes the run.
 
   Returns:
     The result, which is in the run directory too.
@@ -65,9 +68,11 @@ def train(experiment: Experiment, max_minutes: float | None = None,
           shown.update()
           if trainer.step % t.log_every == 0 or trainer.step == t.steps:
             shown.set_postfix_str(trainer.log(), refresh=False)
-      if not stop.reason:
+      if not stop.reason and tested:
         test = trainer.score(stop)
-      if test is None:
+      if not stop.reason and not tested:
+        status = 'validated'
+      elif test is None:
         trainer.save()
         say(f'{trainer.title}: stopped at step {trainer.step} '
             f'({stop.reason}): the same '

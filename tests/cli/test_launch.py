@@ -15,7 +15,7 @@ from lra.cli import launch
 from lra.records import result
 from lra.report import publish
 from lra.training import provenance
-from tests.helpers import commands, tiny
+from tests.helpers import commands, scored, tiny
 from tests.helpers.paths import ROOT
 
 MINI = f'--config={ROOT}/configs/simpletron.py:listops_mini'
@@ -66,6 +66,34 @@ def test_several_seeds_have_a_mean_and_its_interval():
       '96.3% to 100.0%)\n')
   assert not launch.over_seeds([_result(0.4)])
   assert not launch.over_seeds([types.SimpleNamespace(test=None)] * 2)
+
+
+@pytest.mark.parametrize('status, best', [('ok', 0.2), ('diverged', 0.3)])
+def test_a_grid_that_is_not_tested_ends_with_the_best_by_validation(
+    monkeypatch, capsys, status, best):
+  """A test score that an earlier command made is not shown."""
+  runs, results = [], []
+  for rate, hits, ended in (
+      (0.1, 60, 'validated'), (0.2, 80, status), (0.3, 70, 'validated')):
+    made = json.loads(RUN.read_text()) | {
+        'status': ended, 'val': scored.of([[hits, 100 - hits], [0, 0]])}
+    made['config']['train']['learning_rate'] = rate
+    if ended == 'validated':
+      made['test'] = None
+    results.append(result.validate(made))
+    runs.append(types.SimpleNamespace(
+        folder=pathlib.Path(str(rate)), changes={}, task=results[-1].task,
+        config=types.SimpleNamespace(
+            model=types.SimpleNamespace(name='transformer'))))
+  monkeypatch.setattr(launch, '_runs', lambda _: runs)
+  monkeypatch.setattr(
+      launch, '_trained', lambda *_: zip(runs, results, strict=True))
+  with flagsaver.flagsaver():
+    flags.FLAGS(['lra', '--notest', '--norecord'])
+    launch.train(None)
+  out = capsys.readouterr().out
+  assert f'--config.train.learning_rate={best}' in out.splitlines()[-1]
+  assert '65' not in out and 'Best of 3' in out
 
 
 @pytest.mark.full

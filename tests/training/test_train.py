@@ -12,7 +12,7 @@ import pytest
 from lra import files
 from lra.errors import UserError
 from lra.experiment import experiment
-from lra.records import curves
+from lra.records import curves, result
 from lra.system import machine
 from lra.training import rundir, train
 from lra.training.checkpoint import Checkpoints
@@ -71,6 +71,20 @@ def test_six_steps_equal_three_and_three(
   same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
   if environment['git_commit']:  # None outside a git checkout
     assert resumed.git_commits == ['older', environment['git_commit']]
+
+
+def test_a_run_that_is_validated_first_equals_one_that_is_tested_at_once(
+    whole, mini_data, tmp_path, monkeypatch):
+  """Until then, neither its log nor its result has a test score."""
+  monkeypatch.setattr(curves, 'plot', lambda *_: None)
+  run = same_run.experiment(mini_data, tmp_path)
+  held = train.train(run, tested=False)
+  assert (held.status, held.test, held.longer) == ('validated', None, {})
+  assert held.val == result.read(whole / 'result.json').val
+  assert {line['split'] for line in same_run.metrics(tmp_path)} == {
+      'train', 'val'}
+  assert train.train(run).status == 'ok'
+  same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
 
 
 def test_without_sound_data_no_run_directory_is_left(mini_data, tmp_path):
