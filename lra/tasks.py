@@ -33,8 +33,6 @@ class Task:
       classes. Probes are mini tasks with a leaderboard table of their own.
     longer: lengths of further tests, such as '64' or '40-256' tokens, for which
       sequences are generated anew.
-    answers: number of classes per example in validation and test. The answers
-      within one example are not independent of each other.
     answers: number of classes per example in validation and test; the rounded
       mean if it varies. The answers within one example are not independent of
       each other.
