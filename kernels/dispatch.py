@@ -18,7 +18,7 @@ OPS = {'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
        'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
        'norm_project': ('xla', 'pallas_triton'),
        'scan': ('xla', 'pallas_tpu', 'pallas_triton'),
-       'gated': ('xla',), 'delta': ('xla',)}
+       'gated': ('xla', 'pallas_tpu'), 'delta': ('xla',)}
 # Names of the further requirements that `resolve` accepts for each operation.
 _NEEDS = {
     'linear': ('value_width', 'state', 'segments'),

@@ -129,7 +129,7 @@ def waits(text):
 def _waits(computations, name):
   total = 0
   for o in computations[name]:
-    inner = _inner(o)
+    inner = _inner(computations, o)
     if o.op == 'conditional':
       total += 1 + max(_waits(computations, b) for b in o.branches)
     elif inner:
@@ -147,18 +147,25 @@ def copies(text, least):
   These are copies, transposes and the like with results of `least` bytes or
   more, but not transfers between device and on-chip memory.
   """
+  return [f'{o.op} {o.name} {o.shape}' for _, o in moves(text)
+          if size(o.shape) >= least]
+
+
+def moves(text):
+  """Returns (times it runs, `Operation`) of operations that only move data."""
   computations, entry = parse(text)
-  return _copies(computations, entry, least)
+  return _moves(computations, entry)
 
 
-def _copies(computations, name, least):
+def _moves(computations, name):
   found = []
   for o in computations[name]:
-    inner = _inner(o)
+    inner = _inner(computations, o)
     if inner:
-      found += _copies(computations, inner[1], least)
-    elif size(o.shape) >= least and _only_moves(computations, o):
-      found.append(f'{o.op} {o.name} {o.shape}')
+      times, body = inner
+      found += [(times * n, p) for n, p in _moves(computations, body)]
+    elif _only_moves(computations, o):
+      found.append((1, o))
   return found
 
 
@@ -180,7 +187,7 @@ def _walk(computations, name, packed):
       continue
     if o.op == 'copy-start' and o.name not in waited:
       continue  # a transfer for the program's next run
-    inner = _inner(o)
+    inner = _inner(computations, o)
     if o.op == 'conditional':
       taken = [_walk(computations, b, packed) for b in o.branches]
       moved += max(m for m, _ in taken)
@@ -195,14 +202,31 @@ def _walk(computations, name, packed):
   return moved, launched
 
 
-def _inner(o):
+def _inner(computations, o):
   """Returns (times it runs, computation) of a loop or call, else None."""
   if o.op == 'while':
-    trips = re.search(r'known_trip_count\D*(\d+)', o.rest)
-    return int(trips.group(1)) if trips else 1, o.called('body')
+    return _trips(computations, o) or 1, o.called('body')
   if o.op in ('call', 'async-start'):
     return 1, o.called('to_apply') or o.called('calls')
   return None
+
+
+def _trips(computations, loop):
+  """Returns how often a loop runs, or None if the program does not say.
+
+  A compiler for GPUs notes the number. Programs for TPUs only have the loop's
+  condition: a counter, which `jax.lax.scan` starts at 0, is below a constant.
+  """
+  noted = re.search(r'known_trip_count\D*(\d+)', loop.rest)
+  if noted:
+    return int(noted.group(1))
+  condition = computations.get(loop.called('condition'), [])
+  root = next((o for o in condition if o.root), None)
+  if root is None or 'direction=LT' not in root.rest:
+    return None
+  limit = next((o for o in condition if o.name == root.operands[1]
+                and o.op == 'constant'), None)
+  return limit and int(limit.rest.split(')')[0])
 
 
 def _moved(computations, shapes, o, packed=0):
@@ -301,7 +325,7 @@ def collectives(text):
 def _collectives(computations, name):
   found = collections.Counter()
   for o in computations[name]:
-    inner = _inner(o)
+    inner = _inner(computations, o)
     kind = o.op.removesuffix('-start')
     if o.op == 'conditional':
       branches = (_collectives(computations, b) for b in o.branches)

@@ -10,7 +10,8 @@ Path-X takes hours to generate).
 
 Other flags write tables of all models to --out. `--memory` writes `memory.md`;
 `--speed` writes `speed.md` and `speed.json`. `--layers` counts the bytes that
-layers move (`layers.md`), and `--launches` the kernels that training steps
+layers move (`layers.md`), `--recurrent` those of recurrent mixers and their
+copies (`recurrent.md`), and `--launches` the kernels that training steps
 launch on a GPU (`launches.md`). The accelerators need not be present.
 `--collectives` counts the bytes that devices of a mesh send. `--onchip`
 measures errors and times of the kernels on the accelerator of this machine.
@@ -42,6 +43,9 @@ SPEED = flags.DEFINE_bool('speed', False, 'Table of step times of all models.')
 LAYERS = flags.DEFINE_list(
     'layers', None, 'Table of bytes moved by layers, compiled for these '
     'targets, such as v5e,v6e,h200.')
+RECURRENT = flags.DEFINE_list(
+    'recurrent', None, 'Table of bytes moved and copied by recurrent mixers, '
+    'compiled for these targets, such as v5e,v6e,h200.')
 LAUNCHES = flags.DEFINE_string(
     'launches', None, 'Table of kernels launched by training steps, compiled '
     'for this GPU, such as h200.')
@@ -61,7 +65,8 @@ def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
   from lra.costs import step, tables
   experiment, out = command.experiment(), pathlib.Path(OUT.value)
-  compiled = {'layers': LAYERS.value, 'launches': LAUNCHES.value,
+  compiled = {'layers': LAYERS.value, 'recurrent': RECURRENT.value,
+              'launches': LAUNCHES.value,
               'collectives': experiment is None and COLLECTIVES.value}
   made = {
       'memory': (tables.memory, MEMORY.value and ()),
@@ -86,7 +91,7 @@ def main() -> int:
   if experiment is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
-        '--memory, --speed, --layers, --launches or --onchip.')
+        '--memory, --speed, --layers, --recurrent, --launches or --onchip.')
   if COLLECTIVES.value:
     print('\n'.join(_module('collectives').report(
         experiment.config, COLLECTIVES.value)))

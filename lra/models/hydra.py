@@ -32,7 +32,7 @@ from lra.nn.short_convolution import ShortConvolution
 FAMILY = 'state space'
 COST = 'O(L D (D + N))'
 GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla',)
+KERNELS = ('xla', 'pallas_tpu')
 
 
 class Mixer(SelectiveMixer):

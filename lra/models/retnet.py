@@ -28,7 +28,7 @@ from lra.nn.matrix_state import width_argument
 FAMILY = 'state space'
 COST = 'O(L D^2 / H)'
 GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla',)
+KERNELS = ('xla', 'pallas_tpu')
 
 
 class Mixer(GatedMixer):

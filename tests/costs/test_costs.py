@@ -102,7 +102,7 @@ for name in sys.argv[1:]:
 
 
 def test_an_installed_package_says_that_it_lacks_the_tools():
-  names = ['layers', 'launches', 'collectives', 'onchip']
+  names = ['layers', 'recurrent', 'launches', 'collectives', 'onchip']
   done = subprocess.run([sys.executable, '-c', WITHOUT_TOOLS, *names],
                         text=True, capture_output=True)
   assert done.returncode == 0, done.stderr

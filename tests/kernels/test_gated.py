@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import kernels
+from kernels import tpu
 from kernels.gated import reference
 from kernels.gated import xla as xla_gated
-from kernels.tools import errors
+from kernels.tools import aot, errors, hlo
 from tests.helpers import small
 
 FULL = pytest.mark.full
@@ -129,6 +130,69 @@ each = pytest.mark.parametrize(
 @each
 def test_xla(case):
   check('xla', case)
+
+
+COMPILED = [
+  # B, L, G, H, N, E, dtype; the third has the widths of Mamba-2.
+  (8, 4096, 4, 4, 64, 64, 'bfloat16'), (2, 2001, 4, 4, 64, 128, 'bfloat16'),
+  (4, 4096, 1, 4, 64, 128, 'bfloat16'), (1, 300, 16, 16, 128, 256, 'float32'),
+  (2, 17, 2, 2, 16, 48, 'float32'),
+]  # fmt: skip
+
+HEADWISE = [
+  dataclasses.replace(case, features=16, width=width, heads=heads)
+  for case, width, heads in (
+    (Case(20, reverse=True), 32, 4), (Case(300), 32, 4),
+    (Case(129, groups=1, strongest=50.0), 16, 8),
+    (Case(40, groups=4, state=False), 48, 4),
+    (Case(300, dtype='bfloat16', mask=False, groups=16), 16, 16))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize('case', HEADWISE[:1] + [
+  pytest.param(x, marks=FULL) for x in HEADWISE[1:]], ids=str)  # fmt: skip
+def test_pallas_tpu(case, monkeypatch):
+  """Long cases have several blocks, of one chunk or two, or sets of groups."""
+  monkeypatch.setattr(tpu, 'MAX_ROWS', 256 if case.mask else 128)
+  check('pallas_tpu', case)
+
+
+@FULL
+@pytest.mark.parametrize('target', ('v5e', 'v6e'))
+@pytest.mark.parametrize('shape', COMPILED)
+def test_compiled_for_a_tpu(target, shape):
+  """Forward and backward are one kernel each and copy no operand."""
+  try:
+    place = jax.sharding.SingleDeviceSharding(aot.device(target))
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+  b, length, groups, heads, features, width, dtype = shape
+
+  def array(*shape, dtype=dtype):
+    return jax.ShapeDtypeStruct((b, *shape), dtype, sharding=place)
+
+  def both(q, k, v, g, do):
+    def call(q, k, v, g):
+      out = kernels.gated_linear_attention(
+        q.reshape(b, length, groups, features),
+        k.reshape(b, length, groups, features),
+        v.reshape(b, length, heads, width), kernel='pallas_tpu',
+        log_decay=jnp.swapaxes(g, 1, 2))
+      return out.reshape(v.shape)  # fmt: skip
+
+    out, pull = jax.vjp(call, q, k, v, g)
+    return out, *pull(do)
+
+  keys = array(length, groups * features)
+  values = array(length, heads * width)
+  gates = array(heads, length, dtype='float32')  # no lanes are padded
+  with kernels.target('tpu'):
+    text = jax.jit(both).lower(
+      keys, keys, values, gates, values).compile().as_text()  # fmt: skip
+  assert text.count('custom_call_target="tpu_custom_call"') == 2
+  if length > 1000:
+    least = b * length * groups * features * keys.dtype.itemsize
+    assert not hlo.copies(text, least)
 
 
 @pytest.mark.parametrize('channels', [False, True])

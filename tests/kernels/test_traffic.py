@@ -57,6 +57,22 @@ def test_the_counter_on_a_program_worked_by_hand():
   assert hlo.count(PROGRAM) == (prefetch + loop + kernel, 1 + 5 + 1)
 
 
+def test_a_condition_says_how_often_a_loop_of_a_tpu_program_runs():
+  condition = """%c (u: (f32[8,100], s32[])) -> pred[] {
+  %limit = s32[] constant(5)
+  %u = (f32[8,100], s32[]) parameter(0)
+  %n = s32[] get-tuple-element(%u), index=1
+  ROOT %below = pred[] compare(%n, %limit), direction=LT
+}
+
+ENTRY"""
+  bare = PROGRAM.replace(
+    ', backend_config={"known_trip_count":{"n":"5"}}', ''
+  )
+  assert hlo.count(bare.replace('ENTRY', condition)) == hlo.count(PROGRAM)
+  assert hlo.count(bare) != hlo.count(PROGRAM)
+
+
 CHOICE = """
 HloModule m
 
