@@ -14,11 +14,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from lra.report import longer
+from lra import tasks
+from lra.report import longer, summary
 from lra.report.boards import TaskBoard, best, full
 from lra.report.inputs import Speeds
 
 OVERVIEW = 'full_tasks.svg'
+PROFILES = 'mechanisms.svg'
 # Most rows in a figure: there is no room for more names.
 MOST = 80
 _CODE = ('report/charts.py', 'records/style.py', 'report/panels.py')
@@ -81,6 +83,15 @@ def task_figures(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
         'panel for each row', 'lengths',
         (f'{title}: sequences longer than in training', board.task.seq_len,
          shown)))
+  rows = _sized(board) if board.task.probe else []
+  if rows:
+    found.append(Figure(
+        f'{name}_states.svg',
+        f'{title}: test accuracy against the size of the state', 'states',
+        (f'{title}, {rows[0].table.title[:48]}: accuracy against state size',
+         [{'name': row.name, 'family': row.family, 'state': row.state_size,
+           'mean': row.mean, 'low': row.interval.low,
+           'high': row.interval.high} for row in rows])))
   rows = _timed(board, speeds)
   if rows:
     shown = rows[:MOST]
@@ -94,6 +105,42 @@ def task_figures(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
          {name: speeds.faster[name] for name in models},
          {name: speeds.memory[name] for name in models}, speeds.what)))
   return found
+
+
+def profiles(boards: Sequence[TaskBoard]) -> list[Figure]:
+  """Returns the figure of all mechanisms on mini tasks and probes, if any."""
+  table = summary.side_by_side(boards)
+  if not table:
+    return []
+  names = list(table.items[0].cells)
+  highest = table.items[0].cells
+  found = []
+  for line in table.items[1:]:
+    bars = [_above(line.cells.get(name), highest[name]) for name in names]
+    if sum(bar is not None for bar in bars) > 1:
+      found.append({'name': line.model, 'family': line.family, 'bars': bars})
+  if not found:
+    return []
+  return [Figure(
+      PROFILES, 'a profile of each mechanism: a bar for each mini task and '
+      'probe', 'profiles',
+      ([tasks.TASKS[name].title for name in names], found))]
+
+
+def _above(cell, baseline):
+  """Returns an accuracy from 0 (the baseline) to 1 (no error), or None."""
+  if cell is None or cell.accuracy is None:
+    return None
+  least = baseline.accuracy or 0.0
+  return (cell.accuracy - least) / (1 - least)
+
+
+def _sized(board):
+  """Returns the rows with a state size under the protocol with most of them."""
+  tables = [[row for row in members if row.finished and row.state_size]
+            for key, members in board.tables().items() if not key.departs]
+  rows = max(tables, key=len, default=[])
+  return rows[:MOST] if len(rows) > 2 else []
 
 
 def draw(figures: Sequence[Figure], folder: pathlib.Path) -> dict[str, bytes]:
@@ -126,7 +173,8 @@ def _drawn(figure):
 
   def shaped(fields):
     """Returns a JSON object as the class with just its fields, if any."""
-    for kind in (charts.Mark, charts.Line, panels.Panel):
+    for kind in (charts.Mark, charts.Line, panels.Panel, panels.Profile,
+                 panels.Size):
       if set(fields) == set(kind.__dataclass_fields__):
         return kind(**fields)
     return fields

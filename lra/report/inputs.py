@@ -7,6 +7,7 @@ counted the parameters in `budgets.csv`. So a page needs no model.
 
 import csv
 import dataclasses
+import functools
 import io
 import math
 import pathlib
@@ -26,6 +27,7 @@ COLUMNS = ('model', *SCORES, 'average', 'protocol', 'source', 'arxiv',
 EVIDENCE = ('primary', 'secondary', 'recalled')
 GUESS = 0.5  # accuracy that a task counts in a mean if it was not learnt
 BUDGETS = paths.PACKAGED / 'budgets.csv'
+PUBLISHED_PROBES = paths.PACKAGED / 'published_probes.csv'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,6 +161,53 @@ def budgets(path: pathlib.Path = BUDGETS) -> dict[tuple[str, str], int]:
   """
   return {(row['protocol'], row['task']): row['transformer']
           for row in counts(path, ('protocol', 'task'), ('transformer',))}
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedProbe:
+  """A published score on a test of longer sequences.
+
+  Attributes:
+    task, test: names of the task and of the test here, such as '40-256'.
+    model: the name its paper gives it.
+    scaled: scaled accuracy, see `tasks.Task.scaled`; a median over seeds for
+      Grazzi et al.
+    spread: the median absolute deviation of it, None if not published.
+    source, arxiv: the publication.
+    here: the model of this repository that is the same mechanism.
+    changes: the settings of that model's row, as in `Row.own_changes`.
+  """
+  task: str
+  test: str
+  model: str
+  scaled: float
+  spread: float | None
+  source: str
+  arxiv: str
+  here: str
+  changes: str
+
+
+@functools.cache
+def published_probes(path: pathlib.Path = PUBLISHED_PROBES
+                     ) -> list[PublishedProbe]:
+  """Returns the published scores on longer sequences; [] without the file.
+
+  Raises:
+    UserError: the file is not valid.
+  """
+  if not path.exists():
+    return []
+  try:
+    rows = list(csv.DictReader(io.StringIO(
+        files.read(path).decode(), newline=''), strict=True))
+    return [PublishedProbe(**{
+        **row, 'scaled': float(row['scaled']),
+        'spread': float(row['spread']) if row['spread'] else None})
+            for row in rows]
+  except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+    raise UserError(f'{path} is not valid ({error}): restore it from the '
+                    'repository.') from error
 
 
 def counts(path: pathlib.Path, names: Sequence[str], numbers: Sequence[str]

@@ -3,7 +3,8 @@
 import dataclasses
 import re
 
-from lra.report import statistics
+from lra.formats import NONE
+from lra.report import inputs, statistics
 from lra.report.boards import TaskBoard
 from lra.report.rows import Row, mean
 from lra.report.statistics import Interval, Sample
@@ -82,13 +83,17 @@ def _average(board, row):
 
 def _column(title, task, name):
   def text(row):
-    found = score(row, task, name)
-    if found is None:
-      return ''
-    half = (found.interval.high - found.interval.low) / 2
-    return f'{found.mean:.3f} ±{half:.3f}'
+    return _shown(score(row, task, name))
   return Column(title, text, lambda row: (
       found.mean if (found := score(row, task, name)) else None))
+
+
+def _shown(found):
+  """Returns the text of a `Score`."""
+  if found is None:
+    return NONE
+  half = (found.interval.high - found.interval.low) / 2
+  return f'{found.mean:.3f} ±{half:.3f}'
 
 
 def panels(board: TaskBoard) -> list[dict]:
@@ -108,3 +113,36 @@ def panels(board: TaskBoard) -> list[dict]:
         'points': [(length, s.mean, s.interval.low, s.interval.high)
                    for length, s in points if s]})
   return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+  """A published score and our row of the same mechanism, None without one."""
+  paper: inputs.PublishedProbe
+  row: Row | None
+  ours: Score | None
+
+
+def beside_published(board: TaskBoard) -> Table | None:
+  """Returns a table of published scores beside ours; None without any."""
+  items = []
+  for paper in inputs.published_probes():
+    if paper.task == board.task.name:
+      row = next((row for row in tested(board) if (
+          row.model, row.own_changes) == (paper.here, paper.changes)), None)
+      items.append(Beside(
+          paper, row, row and score(row, board.task, paper.test)))
+  if not any(item.ours for item in items):
+    return None
+  return Table([
+      text_column('published model', lambda item: item.paper.model),
+      text_column('tokens', lambda item: item.paper.test),
+      Column('published', lambda item: f'{item.paper.scaled:.3f}' + (
+          '' if item.paper.spread is None else f' ±{item.paper.spread:.3f}'),
+             lambda item: item.paper.scaled),
+      Column('here', lambda item: _shown(item.ours),
+             lambda item: item.ours and item.ours.mean),
+      Column('difference', lambda item: (
+          f'{item.ours.mean - item.paper.scaled:+.3f}' if item.ours else NONE),
+             lambda item: item.ours and item.ours.mean - item.paper.scaled),
+      text_column('source', lambda item: item.paper.source)], items)

@@ -8,7 +8,7 @@ from matplotlib import figure, ticker
 
 from lra.formats import plain
 from lra.records.style import BASELINE, saved
-from lra.report.charts import colour
+from lra.report.charts import colour, place_names
 
 _COLUMNS = 4
 _LETTERS, _LINE = 68, 34  # most letters of a name, and of each of its lines
@@ -26,6 +26,93 @@ class Panel:
   name: str
   family: str
   points: Sequence[tuple[float, float, float, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+  """The scores of one mechanism on several tasks.
+
+  Attributes:
+    name, family: of the mechanism.
+    bars: one for each task: 0 for the best baseline, 1 for no error; None for
+      a task without a row.
+  """
+  name: str
+  family: str
+  bars: Sequence[float | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+  """The accuracy of a row and the size of its state.
+
+  Attributes:
+    name, family: of the mechanism.
+    state: numbers that a layer keeps from token to token.
+    mean, low, high: accuracy and its interval, fractions.
+  """
+  name: str
+  family: str
+  state: int
+  mean: float
+  low: float
+  high: float
+
+
+def profiles(tasks: Sequence[str], found: Sequence[Profile]) -> bytes:
+  """Draws a profile of each mechanism: a bar for each task.
+
+  Args:
+    tasks: names of the tasks, in the order of the bars.
+    found: the mechanisms, in order.
+  """
+  columns = 6
+  rows = -(-len(found) // columns)
+  fig = figure.Figure(figsize=(10.5, 0.8 + rows * (0.45 + 0.13 * len(tasks))),
+                      layout='constrained')
+  axes = fig.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+  places = range(len(tasks))
+  for ax, profile in zip(axes.flat, found, strict=False):
+    known = [(place, value) for place, value in zip(
+        places, profile.bars, strict=True) if value is not None]
+    ax.barh([place for place, _ in known],
+            [max(min(value, 1), -0.25) for _, value in known],
+            color=colour(profile.family), height=0.75)
+    ax.axvline(0, color=BASELINE, linewidth=0.8)
+    ax.set_title('\n'.join(textwrap.wrap(plain(profile.name, 44), 22)),
+                 fontsize=8, loc='left')
+    ax.set_yticks(places, [plain(task, 24) for task in tasks], fontsize=7)
+    ax.set_ylim(len(tasks) - 0.4, -0.6)
+    ax.set_xlim(-0.25, 1)
+    ax.set_xticks([0, 0.5, 1])
+    ax.grid(axis='y', visible=False)
+  for ax in axes.flat[len(found):]:
+    ax.set_axis_off()
+  for ax in axes.flat[max(len(found) - columns, 0):len(found)]:
+    ax.tick_params(labelbottom=True)
+  fig.supxlabel('0: the best baseline, 1: no error', fontsize=9)
+  return saved(fig, 'svg')
+
+
+def states(title: str, found: Sequence[Size]) -> bytes:
+  """Draws accuracy against the size of the state, one mark for each row."""
+  fig = figure.Figure(figsize=(8, 4.2 + 0.05 * len(found)),
+                      layout='constrained')
+  ax = fig.subplots()
+  for size in found:
+    ax.plot([size.state] * 2, [100 * size.low, 100 * size.high],
+            color=colour(size.family), linewidth=1.2, alpha=0.6)
+    ax.plot(size.state, 100 * size.mean, 'o', color=colour(size.family),
+            markeredgecolor='white', markeredgewidth=0.5, markersize=7)
+  ax.set_xscale('log', base=2)
+  ax.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:,.0f}'))
+  ax.margins(0.12)
+  ax.set_xlabel('state: numbers that a layer keeps from token to token')
+  ax.set_ylabel('test accuracy, %')
+  fig.suptitle(title, fontsize=10, x=0.01, ha='left')
+  place_names(ax, [(size.state, 100 * size.mean) for size in found],
+              [plain(size.name, 48) for size in found], [3.5] * len(found))
+  return saved(fig, 'svg')
 
 
 def lengths(title: str, trained: int, panels: Sequence[Panel]) -> bytes:

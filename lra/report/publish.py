@@ -79,7 +79,8 @@ def write(place: Place, html: pathlib.Path | None = None) -> list[LeftOut]:
 
 def figures_of(found: Content) -> list[figures.Figure]:
   """Returns the figures of all pages."""
-  return [*figures.overview(found.boards), *(
+  return [*figures.overview(found.boards),
+          *figures.profiles(found.boards), *(
       figure for board in found.begun
       for figure in figures.task_figures(board, found.speeds))]
 

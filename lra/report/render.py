@@ -39,7 +39,8 @@ _LONG = 300
 # Most left-out records that a page names.
 _NAMED = 50
 _OURS = {'texts': texts, 'tables': tables, 'breakdown': summary.breakdown,
-         'alike': summary.alike, 'longer': longer.table, 'percent': percent,
+         'alike': summary.alike, 'longer': longer.table,
+         'beside_published': longer.beside_published, 'percent': percent,
          'named': _NAMED}
 
 
@@ -108,6 +109,7 @@ def _parts(found):
   return {'page': found, 'groups': groups,
           'side_by_side': summary.side_by_side(found.boards),
           'overview': figures.overview(found.boards),
+          'profiles': figures.profiles(found.boards),
           'figures': lambda board: figures.task_figures(board, found.speeds)}
 
 
