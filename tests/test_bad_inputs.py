@@ -476,6 +476,26 @@ def test_too_few_open_files_are_named(tmp_path):
   _run(case, tmp_path, _process(preexec_fn=limit))
 
 
+@pytest.mark.full
+@pytest.mark.parametrize('limit', [300_000, 1_000_000])
+def test_too_little_memory_for_a_library_is_named(tmp_path, limit):
+  """Libraries of JAX, and later those of Orbax, need more address space."""
+  def limited():
+    resource.setrlimit(resource.RLIMIT_AS, (1024 * limit, 1024 * limit))
+
+  _run(mini('memory|ulimit -v'), tmp_path, _process(preexec_fn=limited))
+
+
+@pytest.mark.parametrize('error, found', [
+    (ImportError('libx.so: failed to map segment from shared object'), True),
+    (ImportError('libx.so: cannot map zero-fill pages'), True),
+    (MemoryError(), True),
+    (ImportError("No module named 'x'"), False),
+    (OSError('x'), False)])
+def test_too_little_memory_is_told_from_other_errors(error, found):
+  assert ('ulimit -v' in environment_lib.blamed(error)) == found
+
+
 def test_a_low_limit_of_open_files_is_raised(monkeypatch):
   limits = [(12, 4096), (12, 64), (64, 64), (-1, -1), (4096, -1)]
   for soft, hard in limits:

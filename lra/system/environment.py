@@ -17,6 +17,8 @@ _FILES = 64  # fewest open files to allow: a run has about 20, more at its start
 _WHY = 300  # most letters of a library's reason in a message
 # Variables that choose the devices with which JAX starts.
 _DEVICES = ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS', 'JAX_PLATFORMS')
+# Reasons of the dynamic linker if a library does not fit into memory.
+_NO_MEMORY = re.compile('failed to map segment|cannot map zero-fill pages')
 _XLA = 'from jaxlib import xla_client; xla_client.make_cpu_client()'
 
 
@@ -55,14 +57,19 @@ def check_xla_flags() -> None:
 
 
 def blamed(error: BaseException) -> str:
-  """Returns the sentence about the variable that made JAX or Flax fail.
+  """Returns the sentence about the variable or limit that made a library fail.
 
   Args:
     error: any exception.
 
   Returns:
-    The sentence; '' if no variable is the cause.
+    The sentence; '' if neither a variable nor too little memory is the cause.
   """
+  if isinstance(error, MemoryError) or (
+      isinstance(error, ImportError) and _NO_MEMORY.search(str(error))):
+    why = ' '.join(str(error).split())[-_WHY:].rstrip('.')
+    return (f'The memory is too small{why and f" ({why})"}: use a machine with '
+            'more, or raise the limit of ulimit -v.')
   files = [frame.filename.replace(os.sep, '/')
            for frame in traceback.extract_tb(error.__traceback__)]
   text = str(error)

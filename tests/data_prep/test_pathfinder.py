@@ -257,6 +257,20 @@ def test_without_numba(tmp_path, monkeypatch, task, sentence):
   assert not list(tmp_path.iterdir())
 
 
+def test_numba_without_a_folder_for_its_cache(monkeypatch):
+  """Functions are then compiled without a cache."""
+  def njit(function=None, cache=False):  # noqa: ARG001
+    if function:
+      return function
+
+    def kept(function):
+      raise RuntimeError('cannot cache function: no locator available')
+    return kept
+
+  monkeypatch.setattr(snakes.numba, 'njit', njit)
+  assert snakes._compiled(abs) is abs
+
+
 def splits_of(images, labels):
   half = len(images) // 2
   parts = {'train': slice(None, half), 'val': slice(None, half),

@@ -19,8 +19,7 @@ def softplus(xp, x):
 
 def heads(xp, x, p):
   """Projects x [B, L, D] to heads [B, L, H, W]; the kernel is [D, H, W]."""
-  y = xp.einsum('bld,dhw->blhw', x, p['kernel'])
-  return y + p['bias'] if 'bias' in p else y
+  return xp.einsum('bld,dhw->blhw', x, p['kernel'])
 
 
 def short(xp, y, p, mask, reverse):

@@ -69,10 +69,10 @@ def layer_norm(xp, x, eps):
   return x / xp.sqrt((x**2).mean(-1, keepdims=True) + eps)
 
 
-def project(xp, x, dense):
-  """Projects [B, L, D] to heads, [B, L, H, W]."""
+def project(xp, x, dense, bias=False):
+  """Projects [B, L, D] to heads, [B, L, H, W], with a bias if one is due."""
   y = xp.einsum('bld,dhw->blhw', x, dense['kernel'])
-  return y + dense.get('bias', 0)
+  return y + dense['bias'] if bias else y
 
 
 def gated_output(xp, o, x, p):

@@ -14,7 +14,8 @@ def _oracle(direction='bidirectional', **_):
     qkv = [(name, parts.project(xp, x, p[name]))
            for name in ('query', 'key', 'value')]
     low = x @ p['forget_down']['kernel']
-    decay = sigmoid(xp, parts.project(xp, low, p['forget_up'])) ** (1 / 16)
+    forget = parts.project(xp, low, p['forget_up'], bias=True)
+    decay = sigmoid(xp, forget) ** (1 / 16)
 
     def one_way(reverse):
       done = []

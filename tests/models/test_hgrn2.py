@@ -11,7 +11,7 @@ from tests.helpers.state_space_oracle import dense, sigmoid
 
 def _oracle(direction='bidirectional', layer=0, **_):
   def oracle(xp, p, x, mask):
-    q, f, v = (parts.project(xp, x, p[name])
+    q, f, v = (parts.project(xp, x, p[name], bias=True)
                for name in ('query', 'forget', 'value'))
     least = 0
     if layer and 'lower' in p:

@@ -1,5 +1,6 @@
 """Compares Kimi Delta Attention with its recurrence, token by token."""
 
+import numpy as np
 import pytest
 
 from lra.models.kda import Mixer
@@ -27,3 +28,11 @@ def test_equals_its_recurrence(options):
   mask[0, 5] = False
   mixer_oracle.check(Mixer(num_heads=2, **options), oracle_of(**options), x,
                      mask)
+
+
+def test_start_of_the_decays():
+  """Rates begin between 1 and 16, not near 0 as those of Gated DeltaNet may."""
+  x, mask = mixer_oracle.ragged(3, width=800)
+  p = mixer_oracle.start(Mixer(num_heads=200), x, mask)
+  rate = np.exp(p['log_rate'])
+  assert 1 <= rate.min() < 1.5 and 15.5 < rate.max() <= 16

@@ -23,7 +23,7 @@ def _oracle(direction='bidirectional', **_):
         own = (q * (1 - decay) * p['augmentation']).sum(-1, keepdims=True)
         o = o + sigmoid(xp, own * v)
       return parts.layer_norm(xp, o, 1e-5) * parts.silu(
-          xp, parts.project(xp, u, p['gate']))
+          xp, parts.project(xp, u, p['gate'], bias=True))
 
     return xp.einsum('blhe,hed->bld', parts.both(direction, one_way),
                      p['out']['kernel'])

@@ -21,7 +21,7 @@ from lra.nn.block_sparse import PatternMixer
 from lra.nn.features import FeatureMixer
 from lra.nn.mixer import HeadMixer
 from lra.nn.patterns import Pattern
-from lra.nn.state import state_size
+from lra.nn.state import state_size, under_kernel
 from tests.helpers import mixer_oracle
 
 WIDTH, LENGTH = 16, 40
@@ -199,3 +199,8 @@ def test_mixer_that_does_not_say():
 def test_a_state_is_a_count():
   with pytest.raises(UserError, match='state_size returns 2.0'):
     state_size(_Wrong(), 4, 8)
+
+
+def test_a_convolution_keeps_no_more_than_there_is():
+  assert under_kernel(4, channels=3, length=10) == 12
+  assert under_kernel(64, channels=3, length=10) == 30

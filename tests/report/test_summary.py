@@ -191,3 +191,22 @@ def test_mini_tasks_and_probes_stand_side_by_side(tmp_path):
            line['parameters']) for line in text[1:]] == [
                ('60.0', '50.0', '5 to 8', '800 to 1,000'),
                ('70.0', '100.', '9', '700')]
+
+
+def test_of_several_rows_the_one_with_more_seeds_is_shown(tmp_path):
+  """The row that is shown has two seeds; the last row has one."""
+  runs = [make(right=120, seed=seed, kernel='xla') for seed in (0, 1)]
+  runs += [make(right=100, kernel='splash')]
+  for run in runs:
+    run['config']['model']['kernel'] = run['kernel']
+  place = Place(tmp_path, runs, floors=())
+  boards, _ = boards_lib.load(place.runs, place.baselines)
+  assert len([row for board in boards for row in board.finished]) == 2
+  cell = summary.side_by_side(boards).items[1].cells['text_mini']
+  assert cell.accuracy == 0.6
+
+
+def test_a_mean_has_the_digits_of_its_coarsest_score():
+  line = summary.Line('local', '', {
+      'text': summary.Cell(0.5, digits=1), 'image': summary.Cell(0.25)})
+  assert line.mean(['text', 'image']) == summary.Cell(0.375, digits=1)
