@@ -18,6 +18,7 @@ from lra import tasks
 from lra.report import longer, summary
 from lra.report.boards import TaskBoard, best, full
 from lra.report.inputs import Speeds
+from lra.report.rows import TableKey
 
 OVERVIEW = 'full_tasks.svg'
 PROFILES = 'mechanisms.svg'
@@ -138,7 +139,8 @@ def _above(cell, baseline):
 def _sized(board):
   """Returns the rows with a state size under the protocol with most of them."""
   tables = [[row for row in members if row.finished and row.state_size]
-            for key, members in board.tables().items() if not key.departs]
+            for key, members in board.tables().items()
+            if key == TableKey(key.protocol)]
   rows = max(tables, key=len, default=[])
   return rows[:MOST] if len(rows) > 2 else []
 

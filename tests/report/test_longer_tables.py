@@ -1,11 +1,13 @@
 """The table and the figure of longer sequences."""
 
+import dataclasses
 import re
 
 import pytest
 
+from lra import models, tasks
 from lra.report import boards as boards_lib
-from lra.report import figures, longer
+from lra.report import figures, inputs, longer
 from tests.helpers.page import Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
@@ -55,3 +57,44 @@ def test_the_figure_has_a_panel_for_each_row(board, tmp_path):
   svg = figures.draw([figure], tmp_path)[figure.name].decode()
   assert len(re.findall('>(?:local|performer)<', svg)) == 2
   assert '>linformer<' not in svg
+
+
+def test_published_scores_stand_beside_rows_with_the_same_settings(
+    tmp_path, monkeypatch):
+  paper = inputs.PublishedProbe(
+      'parity', '64', 'Local', 0.25, None, 'a paper', '2411.00000', 'local', '')
+  other = dataclasses.replace(paper, changes='model.window=3')
+  monkeypatch.setattr(inputs, 'published_probes', lambda: [paper, other])
+  runs = [make('local', task='parity', longer=of({'64': 0.75}))]
+  place = Place(tmp_path, runs)
+  found, = (b for b in boards_lib.load(place.runs, place.baselines)[0]
+            if b.task.name == 'parity')
+  table = longer.beside_published(found)
+  by_name = {column.name: column for column in table.columns}
+  ours, none = table.items
+  # 75% of two classes are a scaled accuracy of 0.5.
+  assert by_name['difference'].value(ours) == pytest.approx(0.25)
+  assert by_name['here'].value(none) is None
+
+
+def test_the_committed_published_scores_name_tasks_and_mixers_here():
+  found = inputs.published_probes()
+  assert found
+  for paper in found:
+    assert paper.test in tasks.get(paper.task).longer
+    assert models.module(paper.here)
+    assert -0.1 < paper.scaled <= 1
+
+
+def test_profiles_begin_at_the_baseline_and_end_at_no_error(tmp_path):
+  """Bars are (accuracy - baseline) / (1 - baseline)."""
+  runs = [make('local', task=task, right=150) for task in (
+      'parity', 'text_mini')]
+  place = Place(tmp_path, runs)
+  boards, _ = boards_lib.load(place.runs, place.baselines)
+  figure, = figures.profiles(boards)
+  names, (profile,) = figure.data
+  highest = {b.task.title: b.highest or 0.0 for b in boards}
+  assert profile['bars'] == pytest.approx([
+      (0.75 - highest[name]) / (1 - highest[name]) for name in names])
+  assert b'>local<' in figures.draw([figure], tmp_path)[figure.name]
