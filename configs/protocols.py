@@ -321,7 +321,7 @@ _NYSTROM = dict(
 
 
 def _probe(steps: int, conv_width: int = 0) -> dict:
-  """Returns a probe's settings; no dropout, because no example repeats."""
+  """Returns a probe's settings; no dropout, since examples hardly repeat."""
   return dict(
       dtype='float32', objective='token_classification',
       train=dict(steps=steps, warmup_steps=100, learning_rate=3e-3,

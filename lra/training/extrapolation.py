@@ -39,7 +39,7 @@ def at_length(made: Program, length: int) -> Program:
     raise UserError(
         f'{before.config.model.name} cannot read {length} tokens after '
         f'training on {made.objective.seq_len}: the size of its {fixed} is the '
-        'length. Train on longer sequences, or leave out --lengths.')
+        'length. Choose shorter sequences.')
   return other
 
 

@@ -13,7 +13,7 @@ from lra.cli import inspection
 from lra.errors import UserError
 from lra.system import jax_settings, machine
 from lra.training import train as train_lib
-from tests.helpers import same_run, tiny
+from tests.helpers import same_run, small, tiny
 from tests.helpers.paths import ROOT
 
 VARIABLES = {'JAX_ENABLE_X64': '1', 'JAX_DEFAULT_PRNG_IMPL': 'rbg',
@@ -97,10 +97,10 @@ def test_settings_that_say_where_something_is_are_not_recorded(monkeypatch):
 @pytest.mark.full
 def test_a_run_of_float64_is_named_as_one(mini_data, tmp_path, compile_once):
   """A run that an earlier version trained in float64 is refused."""
-  config = same_run.config(mini_data)
+  run = small.experiment(same_run.config(mini_data), tmp_path)
   with jax.enable_x64(True):
-    train_lib.train(config, tmp_path)
+    train_lib.train(run)
   for again in (lambda: inspection.evaluate(tmp_path),
-                lambda: train_lib.train(config, tmp_path)):
+                lambda: train_lib.train(run)):
     with pytest.raises(UserError, match='trained with JAX_ENABLE_X64=1'):
       again()
