@@ -31,6 +31,18 @@ class Unavailable(RuntimeError):
   """The compiler for a target is not installed; the message names it."""
 
 
+def available(targets):
+  """Returns the targets to compile for, and a line about each other one."""
+  found, skipped = [], []
+  for target in targets:
+    try:
+      device(target)
+      found.append(target)
+    except Unavailable as reason:
+      skipped.append(f'{target} skipped: {reason}')
+  return found, skipped
+
+
 @functools.cache
 def device(target):
   """Returns a description of one device of a target, or raises Unavailable."""

@@ -27,13 +27,8 @@ def table(targets):
            '| target | op | pass | Dh | kernel | moved / T | floor / T '
            '| operands + results / T | temporaries / T | launches |',
            '|---|---|---|---|---|---|---|---|---|---|']
-  reasons = []
-  for target in targets:
-    try:
-      aot.device(target)
-    except aot.Unavailable as reason:
-      reasons.append(f'{target} skipped: {reason}')
-      continue
+  found, reasons = aot.available(targets)
+  for target in found:
     for op in FUNCTIONS:
       for direction in aot.PASSES:
         for width in WIDTHS:

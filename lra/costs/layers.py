@@ -169,15 +169,9 @@ def tables(targets: list[str]) -> list[str]:
   Args:
     targets: names in `kernels.tools.aot.TARGETS`.
   """
-  rows, reasons = [], []
-  for target in targets:
-    try:
-      aot.device(target)
-    except aot.Unavailable as reason:
-      reasons.append(f'{target} skipped: {reason}')
-      continue
-    rows += [_row(target, name, direction, *heads) for name in MODELS
-             for heads in HEADS for direction in PASSES]
+  found, reasons = aot.available(targets)
+  rows = [_row(target, name, direction, *heads) for target in found
+          for name in MODELS for heads in HEADS for direction in PASSES]
   head = ['target', 'layer', 'H x Dh', 'pass', 'moved / T', 'floor / T',
           'moved / floor', 'copies', 'launches', 'XLA: moved / T', 'copies']
   return [*heading(targets), table(head, rows), *reasons]

@@ -6,6 +6,7 @@ accelerators need not be present.
 """
 
 import functools
+import itertools
 import math
 import re
 
@@ -165,25 +166,18 @@ def tables(targets: list[str]) -> list[str]:
   Args:
     targets: names in `kernels.tools.aot.TARGETS`.
   """
-  rows, listed = [], []
-  for target in targets:
-    try:
-      aot.device(target)
-    except aot.Unavailable as reason:
-      listed.append(f'{target} skipped: {reason}')
-      continue
-    for name in MODELS:
-      for way in DIRECTIONS:
-        for direction in layers.PASSES:
-          found = measure(name, way, direction, target)
-          which = [target, name, way, direction]
-          rows.append([
-              *which, f'{found["moved"]:.1f}', f'{found["floor"]:.1f}',
-              f'{found["moved"] / found["floor"]:.2f}',
-              str(found['launches']), str(len(found['copies'])),
-              f'{sum(size for _, size in found["copies"]):.1f}'])
-          listed += [f'* {" ".join(which)}: `{what}`, {size:.2f} T'
-                     for what, size in found['copies']]
+  found, listed = aot.available(targets)
+  rows = []
+  for which in itertools.product(found, MODELS, DIRECTIONS, layers.PASSES):
+    target, name, way, direction = which
+    counts = measure(name, way, direction, target)
+    copied = counts['copies']
+    rows.append([
+        *which, f'{counts["moved"]:.1f}', f'{counts["floor"]:.1f}',
+        f'{counts["moved"] / counts["floor"]:.2f}', str(counts['launches']),
+        str(len(copied)), f'{sum(size for _, size in copied):.1f}'])
+    listed += [f'* {" ".join(which)}: `{what}`, {size:.2f} T'
+               for what, size in copied]
   head = ['target', 'mixer', 'direction', 'pass', 'moved / T', 'floor / T',
           'moved / floor', 'launches', 'copies', 'copied / T']
   return [

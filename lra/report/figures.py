@@ -18,7 +18,6 @@ from lra import tasks
 from lra.report import longer, summary
 from lra.report.boards import TaskBoard, best, full
 from lra.report.inputs import Speeds
-from lra.report.rows import TableKey
 
 OVERVIEW = 'full_tasks.svg'
 PROFILES = 'mechanisms.svg'
@@ -139,8 +138,7 @@ def _above(cell, baseline):
 def _sized(board):
   """Returns the rows with a state size under the protocol with most of them."""
   tables = [[row for row in members if row.finished and row.state_size]
-            for key, members in board.tables().items()
-            if key == TableKey(key.protocol)]
+            for key, members in board.tables().items() if not key.departs]
   rows = max(tables, key=len, default=[])
   return rows[:MOST] if len(rows) > 2 else []
 
