@@ -88,6 +88,20 @@ FIELDS = {
         0, 'Number of tokens kept from each sequence. 0 keeps the length of '
         'the task.', low=0, high=MANY),
 
+    'init_from': Field(
+        '', 'A run directory, or a checkpoint in one, whose parameters the run '
+        'starts with. {seed} in the path stands for the seed. Empty means '
+        'fresh parameters.', before=''),
+    'init_rules': Field(
+        (), 'With init_from, pairs of a regular expression and a name in the '
+        'source. The first expression that matches the whole name of an array '
+        'decides; \\1 in the second part is its first group. None instead of '
+        'the name means a fresh array. () takes all arrays of the same names.',
+        before=()),
+    'init_source': Field(
+        '', 'Set by the program: the hash of the config of init_from, and its '
+        'checkpoint if init_from names one.', before=''),
+
     'mesh.data': Field(
         -1, 'Number of devices that share the examples of a microbatch. -1 '
         'means all devices that the other mesh axes do not use.', low=-1,

@@ -15,7 +15,7 @@ from typing import Any
 from lra.config import fields
 
 # Fields that describe a machine or a repetition, not an experiment.
-MACHINE_FIELDS = ('seed', 'data_dir', 'mesh')
+MACHINE_FIELDS = ('seed', 'data_dir', 'init_from', 'mesh')
 # Hardware settings: they change the speed, memory and files of a run, but no
 # score. They are in the hash, since a run resumes with the same ones; rows of
 # the leaderboard do not depend on them.

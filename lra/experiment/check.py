@@ -57,6 +57,7 @@ def check(config) -> None:
   _check_train(config.train, config.encoder)
   _check_optim(config.optim)
   _check_ssm(config)
+  _check_init(config)
   _check_model(config)
 
 
@@ -298,16 +299,42 @@ def _check_ssm(config):
     check_choice('config.train.ssm_parameters: the name', parameter, known)
 
 
-def _group_problem(group):
-  """Returns the problem of a group of parameters, '' if there is none."""
-  if not (isinstance(group, (tuple, list)) and len(group) == 2
-          and isinstance(group[0], str)):
+def _check_init(config):
+  if config.init_rules and not config.init_from:
+    raise UserError('config.init_rules means nothing without config.init_from: '
+                    'name the run to start from.')
+  if config.init_source and not config.init_from:
+    raise UserError('config.init_source is set by the program: give '
+                    'config.init_from instead.')
+  for rule in config.init_rules:
+    problem = _pair_problem(rule) or (
+        '' if rule[1] is None or isinstance(rule[1], str) else
+        'whose second part is neither a name nor None')
+    if problem:
+      raise UserError(
+          f'config.init_rules has the rule {rule!r}, {problem}: give pairs of '
+          'a regular expression and the name of an array of the source, or '
+          'None for a fresh one.')
+
+
+def _pair_problem(pair):
+  """Returns why this is no pair of an expression and more; '' if it is."""
+  if not (isinstance(pair, (tuple, list)) and len(pair) == 2
+          and isinstance(pair[0], str)):
     return 'which is not such a pair'
-  pattern, own = group
   try:
-    re.compile(pattern)
+    re.compile(pair[0])
   except (re.error, RecursionError, OverflowError) as e:
     return f'whose expression cannot be read ({e})'
+  return ''
+
+
+def _group_problem(group):
+  """Returns the problem of a group of parameters, '' if there is none."""
+  problem = _pair_problem(group)
+  if problem:
+    return problem
+  own = group[1]
   if own is None:
     return ''
   if not hasattr(own, 'items'):

@@ -19,7 +19,7 @@ from configs import base
 from lra import models, objectives, paths, tasks
 from lra.config import identity
 from lra.errors import UserError
-from lra.experiment import check, loader
+from lra.experiment import check, loader, source
 from lra.nn import state
 from lra.nn.encoder import Encoder
 from lra.tasks import Task
@@ -140,6 +140,8 @@ def resolve(config: ConfigDict, *, made_by: str = '',
     paths.data_dir(config.data_dir)
   made = objectives.get(config.objective)
   config = config.copy_and_resolve_references()
+  if config.init_from and not config.init_source:
+    config.init_source = source.fingerprint(source.folder(config))
   objective = made(config, task, config.seq_len or task.seq_len)
   encoder = _encoder(config, objective)
   objective.check(encoder)

@@ -409,6 +409,8 @@ class Result(File):
     data_origin: origin of the data, which may replace the task's own data; None
       if unknown.
     search: the search that chose the settings; None without one.
+    init_sha256: digest of the parameters of config.init_from that the run began
+      with; None without them.
     config: the whole config, as plain JSON values. It also has task, model,
       protocol and seed, and the number of updates to make, which is `steps` if
       the status is 'ok'.
@@ -459,6 +461,7 @@ class Result(File):
   data_fingerprint: Text
   data_origin: Text | None = None
   search: Search | None = None
+  init_sha256: Digest | None = None
   config: Config
 
   # Earlier versions call the baselines floors.

@@ -25,7 +25,7 @@ for pattern in map(re.compile, patterns):
 
 
 @functools.lru_cache(maxsize=100)
-def first(patterns: tuple[str, ...], names: tuple[str, ...]
+def first(patterns: tuple[str, ...], names: tuple[str, ...], field: str
           ) -> tuple[int | None, ...]:
   """Returns for each name the index of the first pattern that matches it.
 
@@ -34,6 +34,7 @@ def first(patterns: tuple[str, ...], names: tuple[str, ...]
   Args:
     patterns: regular expressions that can be compiled.
     names: the names to match.
+    field: the field of the config that has the patterns, for the error.
 
   Returns:
     Indices from 0; None for a name that no pattern matches.
@@ -47,7 +48,7 @@ def first(patterns: tuple[str, ...], names: tuple[str, ...]
   found = done.stdout.splitlines()
   if done.returncode < 0:
     raise UserError(
-        f'config.optim.groups: the expression {patterns[len(found)]!r} takes '
+        f'{field}: the expression {patterns[len(found)]!r} takes '
         f'more than {SECONDS} seconds: write it without a repetition inside a '
         'repetition.')
   if done.returncode:

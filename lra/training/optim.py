@@ -238,7 +238,8 @@ def labels(params, groups):
   """
   names = tuple(path_name(path) for path, _ in
                 jax.tree_util.tree_leaves_with_path(params))
-  numbers = matching.first(tuple(pattern for pattern, _ in groups), names)
+  numbers = matching.first(tuple(pattern for pattern, _ in groups), names,
+                           'config.optim.groups')
   if None in numbers:
     raise UserError(
         f'config.optim.groups has no group for the parameter '

@@ -1,7 +1,6 @@
 """Restores parameters of a run without changing it."""
 
 import pathlib
-import re
 
 import jax
 from absl import logging
@@ -11,6 +10,7 @@ from lra import files
 from lra.config import fields
 from lra.errors import UserError
 from lra.experiment.experiment import resolve
+from lra.experiment.source import place
 from lra.training import mesh, program, rundir
 from lra.training.checkpoint import Checkpoints
 from lra.training.counters import RunCounters, scored_of
@@ -22,7 +22,7 @@ def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
   Args:
     folder: see `scored`.
   """
-  run_folder = _place(folder)[0]
+  run_folder = place(folder)[0]
   kept = rundir.environment(run_folder)
   if kept.get('data_origin') is None:  # an older run
     made = files.read_json(run_folder / 'result.json')
@@ -45,7 +45,7 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
     UserError: the folder is none of these, has no checkpoint yet, is damaged,
       or was saved by another config.
   """
-  run_folder, kind, step = _place(folder)
+  run_folder, kind, step = place(folder)
   try:
     made = program.make(
         resolve(_config(files.read_json(run_folder / 'config.json')),
@@ -62,25 +62,6 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   finally:
     checkpoints.close()
     logging.set_verbosity(level)
-
-
-def _place(folder):
-  """Splits a path into (run directory, 'best', 'last' or '', step or None)."""
-  path = folder.resolve()
-  for run_folder in (path, *path.parents[:3]):
-    inside = path.relative_to(run_folder).parts
-    room, kind, step = (*inside, *('checkpoints', '', '')[len(inside):])
-    if room != 'checkpoints' or kind not in ('', 'best', 'last') or (
-        step and not (re.fullmatch('[0-9]+', step) and path.is_dir())):
-      continue
-    values = files.read_json(run_folder / 'config.json')
-    if isinstance(values, dict) and 'task' in values:
-      return run_folder, kind, int(step) if step else None
-  raise UserError(
-      f'{folder} is not the directory of a run, nor a checkpoint in one: give '
-      'a directory with a config.json, such as '
-      'runs/listops_mini/simpletron/<config hash>-s0, or its checkpoints/best, '
-      'checkpoints/last or a step in one of these.')
 
 
 def _config(values):

@@ -29,6 +29,7 @@ from lra.training import (
     program,
     provenance,
     rundir,
+    warm_start,
 )
 from lra.training.checkpoint import Checkpoints
 from lra.training.counters import RunCounters, at_guessing, scored_of
@@ -70,13 +71,14 @@ class Trainer:
     self.program = program.make(
         experiment, dtype=began.get('dtype'), before=began)
     self.identity = provenance.of_run(self.program, self._shared, recorded)
-    self.run = self.data = None
+    self.run = self.data = self._start = None
     self.longer = {}
     try:
       distributed.run_or_fail_together(self._open)
       distributed.run_or_fail_together(self._load)
       theirs = distributed.broadcast_from_leader(lambda: self.data.fingerprint)
       distributed.run_or_fail_together(lambda: self._check_same(theirs))
+      distributed.run_or_fail_together(lambda: self._read_start(began))
     except UserError:
       if self.run:
         self.run.undo()
@@ -145,11 +147,30 @@ class Trainer:
           f'{self.config.task}: this process has other data than process 0: '
           'give all of them one config.data_dir, or prepare the data again.')
 
+  def _read_start(self, began):
+    """Reads the parameters of config.init_from, unless the run resumes."""
+    config, kept = self.config, began.get('init_sha256')
+    last = self.program.experiment.folder / 'checkpoints' / 'last'
+    if config.init_from and not any(last.glob('[0-9]*')):
+      self._start = warm_start.read(config, self.program)
+      if kept not in (None, self._start.sha256):
+        raise UserError(
+            f'{config.init_from} has other parameters than those that '
+            f'{self.run.folder} began with: choose another --workdir.')
+      kept = self._start.sha256
+    if kept:
+      self.identity['init_sha256'] = kept
+
   def _restore(self):
     restored = self.checkpoints.restore_last(
         self.program.state_shape, scored_of(self.program.state_shape))
     if restored is None:
       self.state, self.counters = self.program.init(), RunCounters()
+      if self._start:
+        self.state = self._start.state(self.state)
+        say(f'{self.title}: parameters of {self.config.init_from}:\n'
+            f'{self._start.table()}')
+        self._start = None  # frees the memory
     else:
       self.state, kept = restored
       self.counters = RunCounters.of(kept, self.checkpoints.folder)

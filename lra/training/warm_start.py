@@ -1,0 +1,175 @@
+"""Starts a run from the parameters of another: `config.init_from`.
+
+`config.init_rules` decides for each array of the new model. The first rule
+whose regular expression matches the whole name counts. It names an array of the
+source, or is None for a fresh array. Names are like
+encoder/block_0/mixer/query/kernel; those of other collections, such as the
+random features of performer, begin with the collection.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import re
+from typing import Any
+
+import jax
+import numpy as np
+
+from lra.errors import UserError
+from lra.experiment import source
+from lra.training import matching, optim, restore
+from lra.training.program import Program
+
+_SAME = ('.*', r'\g<0>')  # the rule of a config without rules
+FRESH = 'fresh'
+
+
+@dataclasses.dataclass(frozen=True)
+class WarmStart:
+  """The arrays that a run takes from another.
+
+  Attributes:
+    taken: name of the new model's array -> (name in the source, float32 array).
+    fresh: names of the new model's arrays that are initialised.
+    dropped: names of the source's arrays that nothing takes.
+  """
+  taken: dict[str, tuple[str, np.ndarray]]
+  fresh: tuple[str, ...]
+  dropped: tuple[str, ...]
+
+  @property
+  def sha256(self) -> str:
+    """Hex digest of the names, shapes and bytes of the arrays taken."""
+    digest = hashlib.sha256()
+    for name, (_, array) in sorted(self.taken.items()):
+      digest.update(f'{name} {array.shape} {array.dtype}\n'.encode())
+      digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+  def state(self, fresh):
+    """Returns a fresh state with the arrays taken in place of its own.
+
+    An average of the parameters starts from the same arrays.
+
+    Args:
+      fresh: a state whose arrays have their shardings.
+    """
+    def put(tree, prefix=''):
+      def one(path, array):
+        name = prefix + optim.path_name(path)
+        if name not in self.taken:
+          return array
+        value = self.taken[name][1]
+        return jax.make_array_from_callback(
+            array.shape, array.sharding, lambda index: value[index])
+      return jax.tree_util.tree_map_with_path(one, tree)
+
+    return fresh.replace(
+        params=put(fresh.params),
+        ema=None if fresh.ema is None else put(fresh.ema),
+        constants={name: put(tree, f'{name}/')
+                   for name, tree in fresh.constants.items()})
+
+  def table(self) -> str:
+    """Returns a line for each array, with equal lines of blocks joined."""
+    rows = [(name, 'taken', '' if origin == name else origin)
+            for name, (origin, _) in self.taken.items()]
+    rows += [(name, FRESH, '') for name in self.fresh]
+    rows += [(name, 'dropped', '') for name in self.dropped]
+    joined = collections.Counter(
+        tuple(re.sub(r'block_\d+', 'block_*', part) for part in row)
+        for row in rows)
+    width = max(len(name) for name, _, _ in joined)
+    return '\n'.join(
+        f'  {fate:8}{count:4} x  {name:{width}}{origin and f"  from {origin}"}'
+        .rstrip() for (name, fate, origin), count in joined.items())
+
+
+def read(config, program: Program) -> WarmStart:
+  """Reads the source of a run and decides about each array.
+
+  Args:
+    config: the whole config of the run, with `init_from`.
+    program: the program of the run.
+
+  Raises:
+    UserError: the source cannot be read or is of another config than
+      `init_source`; a rule leaves an array out, names one that the source
+      lacks or that has another shape, or matches nothing.
+  """
+  folder = source.folder(config)
+  found = source.fingerprint(folder)
+  if found != config.init_source:
+    raise UserError(
+        f'config.init_from={folder} is a run of the config {found}, but '
+        f'{config.init_source} is expected: give all seeds runs of one config.')
+  _, scored, _ = restore.scored(folder)
+  theirs = names_of(scored['params'], scored['constants'])
+  ours = names_of(program.state_shape.params, program.state_shape.constants)
+  return choose(config.init_rules, ours, theirs)
+
+
+def names_of(params, constants) -> dict[str, Any]:
+  """Returns {name: array} of parameters and of other collections."""
+  trees = {'': params, **{f'{name}/': tree for name, tree in constants.items()}}
+  return {prefix + optim.path_name(path): array
+          for prefix, tree in trees.items()
+          for path, array in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def choose(rules, ours: dict, theirs: dict) -> WarmStart:
+  """Applies rules to the arrays of a new model.
+
+  Args:
+    rules: pairs of a regular expression and a name in the source, where `\\1`
+      is the first group of the match, or None for a fresh array.
+    ours: name -> array or shape of the new model.
+    theirs: name -> array of the source.
+
+  Raises:
+    UserError: see `read`.
+  """
+  rules = tuple(rules) or (_SAME,)
+  numbers = matching.first(
+      tuple(rule[0] for rule in rules), tuple(ours), 'config.init_rules')
+  unused = set(range(len(rules))) - set(numbers)
+  if None in numbers:
+    raise UserError(
+        'config.init_rules has no rule for the array '
+        f'{list(ours)[numbers.index(None)]}: add a last rule '
+        "('.*', None) for a fresh start of the rest.")
+  if unused:
+    raise UserError(
+        f'config.init_rules: no array is named like {rules[min(unused)][0]!r}, '
+        'or earlier rules have them all: correct it.')
+  taken, fresh = {}, []
+  for (name, array), number in zip(ours.items(), numbers, strict=True):
+    pattern, template = rules[number]
+    if template is None:
+      fresh.append(name)
+      continue
+    try:
+      origin = re.fullmatch(pattern, name).expand(template)
+    except (re.error, IndexError) as e:
+      raise UserError(
+          f'config.init_rules: the name {template!r} cannot be made from '
+          f'{pattern!r} ({e}): correct it.') from e
+    if origin not in theirs:
+      raise UserError(
+          f'config.init_rules takes {name} from {origin}, which the source '
+          'does not have: add a rule with another name, or with None before.')
+    value = theirs[origin]
+    if value.shape != array.shape:
+      raise UserError(
+          f'config.init_rules takes {name} of shape {array.shape} from '
+          f'{origin} of shape {value.shape}: make the sizes equal, or add the '
+          'rule with None for it.')
+    taken[name] = origin, np.asarray(value)
+  if not taken:
+    raise UserError('config.init_rules takes no array: leave out '
+                    'config.init_from, or name one.')
+  used = {origin for origin, _ in taken.values()}
+  dropped = tuple(name for name in theirs if name not in used)
+  return WarmStart(taken, tuple(fresh), dropped)
+
