@@ -17,7 +17,7 @@ from tests.helpers.paths import ROOT
 COMMANDS = documents.commands(r'run_lra\.py|lra|lra-cuda')
 # The documents ask readers to make these files and runs.
 _WRITTEN = ('configs/mean.py', 'configs/aft.py', 'my_sweep.txt',
-            'runs/listops_mini/simpletron')
+            'init_from=runs')
 
 
 def test_documents_have_commands_of_every_kind():
