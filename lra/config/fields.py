@@ -89,9 +89,11 @@ FIELDS = {
         'the task.', low=0, high=MANY),
 
     'init_from': Field(
-        '', 'A run directory, or a checkpoint in one, whose parameters the run '
-        'starts with. {seed} in the path stands for the seed. Empty means '
-        'fresh parameters.', before=''),
+        '', 'A finished run, whose parameters the run starts with: its '
+        'directory, a checkpoint in it, or its config, such as '
+        'configs/simpletron.py:listops_mini train.steps=2000. {seed} in a path '
+        'stands for the seed; a config has the same seed. Empty means fresh '
+        'parameters.', before=''),
     'init_rules': Field(
         (), 'With init_from, pairs of a regular expression and a name in the '
         'source. The first expression that matches the whole name of an array '

@@ -141,7 +141,7 @@ def resolve(config: ConfigDict, *, made_by: str = '',
   made = objectives.get(config.objective)
   config = config.copy_and_resolve_references()
   if config.init_from and not config.init_source:
-    config.init_source = source.fingerprint(source.folder(config))
+    config.init_source = source.fingerprint(config)
   objective = made(config, task, config.seq_len or task.seq_len)
   encoder = _encoder(config, objective)
   objective.check(encoder)

@@ -5,29 +5,64 @@ import pathlib
 import re
 
 from lra import files, paths
-from lra.config import identity
+from lra.config import grid, identity
 from lra.errors import UserError
+from lra.experiment import loader
+
+# Form of a config file and its task, as in --config.
+_CONFIG = re.compile(r'\S+\.py:\S')
+
+
+def experiment(config):
+  """Returns the experiment that `config.init_from` describes; None for a path.
+
+  Its seed is that of the config.
+
+  Raises:
+    UserError, flags.Error: the words make no config.
+  """
+  if not _CONFIG.match(config.init_from):
+    return None
+  from lra.experiment.experiment import resolve  # imports this file
+  file, *changes = grid.words(config.init_from)
+  return resolve(loader.made_by([
+      f'--config={file}', *(f'--config.{change}' for change in changes),
+      f'--config.seed={config.seed}']), made_by=file)
 
 
 def folder(config) -> pathlib.Path:
-  """Returns the path of `config.init_from`, with the seed for `{seed}`."""
+  """Returns the path of the source of a config, which may not exist."""
+  made = experiment(config)
+  if made:
+    return made.folder
   named = config.init_from.replace('{seed}', str(config.seed))
   return pathlib.Path(paths.local(named, 'config.init_from'))
 
 
-def fingerprint(path: pathlib.Path) -> str:
-  """Returns the hash of a run's config, and the checkpoint that is named.
+def fingerprint(config) -> str:
+  """Returns the value of `config.init_source`.
 
-  Runs with different seeds have one fingerprint, so the runs that start from
-  them share a row of the leaderboard. A path does not matter.
-
-  Args:
-    path: see `place`.
+  It is the hash of the source's config, and the checkpoint if the path names
+  one. Runs with different seeds have one hash, so the runs that start from them
+  share a row of the leaderboard. The path does not matter.
 
   Raises:
-    UserError: the path is not that of a run, or the run is not finished and the
-      path names no step.
+    UserError: the path is not that of a run, or the words make no config.
   """
+  made = experiment(config)
+  return identity.config_hash(made.config.to_dict()) if made else (
+      of_path(folder(config)))
+
+
+def of_path(path: pathlib.Path) -> str:
+  """Returns the fingerprint of a run; see `fingerprint` and `place`.
+
+  Raises:
+    UserError: it is no run, or the run is not finished and no step is named.
+  """
+  if not path.exists():
+    raise UserError(f'config.init_from: {path} does not exist: train that run '
+                    'first.')
   run_folder, kind, step = place(path)
   if step is None and not (run_folder / 'result.json').exists():
     raise UserError(

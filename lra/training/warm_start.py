@@ -99,7 +99,7 @@ def read(config, program: Program) -> WarmStart:
       lacks or that has another shape, or matches nothing.
   """
   folder = source.folder(config)
-  found = source.fingerprint(folder)
+  found = source.of_path(folder)
   if found != config.init_source:
     raise UserError(
         f'config.init_from={folder} is a run of the config {found}, but '

@@ -1,5 +1,6 @@
 """Starts runs from the parameters of others."""
 
+import importlib
 import shutil
 
 import jax
@@ -10,6 +11,7 @@ import lra
 from lra import files
 from lra.config import identity
 from lra.errors import UserError
+from lra.experiment import source as source_lib
 from lra.training import train, warm_start
 from tests.helpers import small
 
@@ -49,7 +51,7 @@ def source(tmp_path_factory):
 def finished(tmp_path):
   """Returns the folder of a finished run, without checkpoints."""
   folder = tmp_path / 'finished'
-  folder.mkdir()
+  (folder / 'checkpoints' / 'last').mkdir(parents=True)
   files.write_json(folder / 'config.json', config('performer').to_dict())
   files.write_json(folder / 'result.json', {})
   return folder
@@ -85,7 +87,8 @@ def test_rules_that_cannot_hold_are_named(rules, culprit):
 
 @pytest.mark.parametrize('fields', [
     dict(init_rules=(('a', 'a'),)), dict(init_source='0123abcd'),
-    dict(init_from='nowhere'), dict(init_from='.', init_rules=('a',)),
+    dict(init_from='nowhere'), dict(init_from='configs/nowhere.py:listops'),
+    dict(init_from='.', init_rules=('a',)),
     dict(init_from='.', init_rules=(('(', 'a'),)),
     dict(init_from='.', init_rules=(('a', 3),))])
 def test_wrong_fields_are_refused(fields):
@@ -106,6 +109,24 @@ def test_the_experiment_depends_on_the_source_and_not_on_its_place(
     hashes.add(identity.config_hash(small.experiment(
         config('performer', **fields)).config.to_dict()))
   assert len(hashes) == 4
+
+
+def test_a_config_names_its_run_with_the_same_seed(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  words = 'configs/performer.py:parity train.steps=7 train.warmup_steps=1'
+  made = [small.experiment(config(seed=seed, init_from=words))
+          for seed in (0, 3)]
+  whole = importlib.import_module('configs.performer').get_config('parity')
+  whole.train.steps, whole.train.warmup_steps = 7, 1
+  for run, seed in zip(made, (0, 3), strict=True):
+    whole.seed = seed
+    expected = small.experiment(whole)
+    assert source_lib.folder(run.config) == expected.folder
+    assert run.config.init_source == identity.config_hash(
+        expected.config.to_dict())
+  with pytest.raises(UserError, match='does not exist'):
+    train.train(made[0])
+  assert not made[0].folder.exists()
 
 
 def test_an_unfinished_source_is_refused(finished):
