@@ -42,7 +42,8 @@ def get_config(arg: str = '', model: str = '') -> ml_collections.ConfigDict:
   """Returns the config of a task under a protocol.
 
   Args:
-    arg: `<task>` or `<task>,protocol=<protocol>`.
+    arg: `<task>`, which `,protocol=<protocol>` and `,pretrain=<objective>` may
+      follow.
     model: a file of lra/models. `config.model` gets all arguments of its mixer:
       the protocol's value of an argument, else the mixer's default. Without a
       model the file sets `config.model.name` and the arguments itself.
@@ -51,7 +52,9 @@ def get_config(arg: str = '', model: str = '') -> ml_collections.ConfigDict:
     UserError: no task, an unknown task, option, protocol or model, or a field
       that the protocol does not set.
   """
-  config = _make(*_parse(arg))
+  task, protocol, phase = _parse(arg)
+  config = _make(task, protocol)
+  config.pretrain.objective = phase
   if model:
     _fill(config, model)
   return config
@@ -120,18 +123,22 @@ def _group(config, name):
 
 def _parse(arg):
   task, *options = arg.split(',')
-  protocol = _default_protocol(task)
+  known = {'protocol': tuple(PROTOCOLS),
+           'pretrain': FIELDS['pretrain.objective'].choices[1:]}
+  found = {}
   for option in options:
     key, _, value = option.partition('=')
-    if key != 'protocol' or value not in PROTOCOLS:
-      raise UserError(
-          f'Unknown config option {option!r}: only '
-          f'protocol={"|".join(PROTOCOLS)} may follow the task.')
-    protocol = value
-  if len(options) > 1:
-    raise UserError(f'{arg} names {len(options)} protocols: name one.')
+    if value not in known.get(key, ()):
+      may = ' and '.join(f'{name}={"|".join(values)}'
+                         for name, values in known.items())
+      raise UserError(f'Unknown config option {option!r}: only {may} may '
+                      'follow the task.')
+    if key in found:
+      raise UserError(f'{arg} names {key} twice: name one.')
+    found[key] = value
+  protocol = found.get('protocol', _default_protocol(task))
   _check_task(task, protocol)
-  return task, protocol
+  return task, protocol, found.get('pretrain', '')
 
 
 def _default_protocol(task):

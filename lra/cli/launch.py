@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import time
 from collections.abc import Iterable
 
 from absl import flags
@@ -11,7 +12,7 @@ from lra import paths as place_lib
 from lra.cli import options
 from lra.config import grid, identity, seeds
 from lra.errors import UserError
-from lra.experiment import loader
+from lra.experiment import loader, source
 from lra.formats import percent
 from lra.records import result as result_lib
 from lra.system import distributed, signals
@@ -47,6 +48,9 @@ def train(experiment) -> int:
   if recorded:
     distributed.broadcast_from_leader(lambda: publish.check(place(), recorded))
   how['recorded'] = bool(recorded)
+  code = _train_sources(runs, how)
+  if code:
+    return code
   codes, finished, validated, errors = [], [], [], []
   for run, result in _ended(_trained(runs, how, errors), errors):
     folder = run.folder
@@ -76,6 +80,39 @@ def train(experiment) -> int:
   if errors and EXIT['stopped'] not in codes:
     raise errors[0]
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
+
+
+def _train_sources(runs, how):
+  """Trains the unfinished runs that others start from; returns an exit code.
+
+  They are not tested and have no records. Their time counts in
+  `how['max_minutes']`.
+  """
+  sources = {}
+  for run in runs:
+    made = source.experiment(run.config)
+    if made and not (run.folder / 'checkpoints').exists():
+      sources[made.folder] = made
+  if not sources:
+    return 0
+  began = time.monotonic()
+  code, errors = _train_sources(list(sources.values()), how), []
+  if code:
+    return code
+  for run, result in _ended(_trained(list(sources.values()), {
+      'max_minutes': how['max_minutes'], 'log': how['log'], 'tested': False,
+      'recorded': False}, errors), errors):
+    code = EXIT['stopped' if result is None else result.status]
+    if distributed.is_leader() and result:
+      print(summary(result, run.folder))
+    if code:
+      return code
+  if errors:
+    raise errors[0]
+  if how['max_minutes'] is not None:
+    how['max_minutes'] = max(
+        how['max_minutes'] - (time.monotonic() - began) / 60, 0)
+  return 0
 
 
 def _ended(trained, errors):

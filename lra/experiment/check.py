@@ -300,12 +300,25 @@ def _check_ssm(config):
 
 
 def _check_init(config):
+  phase = config.pretrain
   if config.init_rules and not config.init_from:
     raise UserError('config.init_rules means nothing without config.init_from: '
                     'name the run to start from.')
-  if config.init_source and not config.init_from:
+  if config.init_source and not (config.init_from or phase.objective):
     raise UserError('config.init_source is set by the program: give '
                     'config.init_from instead.')
+  if config.init_from and phase.objective:
+    raise UserError('config.init_from and config.pretrain.objective both set '
+                    'the first parameters: leave one out.')
+  for name in ('steps', 'learning_rate'):
+    if not phase.objective and (
+        phase[name] != FIELDS[f'pretrain.{name}'].default):
+      raise UserError(f'config.pretrain.{name} means nothing without '
+                      'config.pretrain.objective: choose masked or causal.')
+  if -1 < phase.learning_rate < 0:
+    raise UserError(
+        f'config.pretrain.learning_rate={phase.learning_rate} is not possible: '
+        'it must be -1, for that of train, or at least 0.')
   for rule in config.init_rules:
     problem = _pair_problem(rule) or (
         '' if rule[1] is None or isinstance(rule[1], str) else

@@ -140,7 +140,8 @@ def resolve(config: ConfigDict, *, made_by: str = '',
     paths.data_dir(config.data_dir)
   made = objectives.get(config.objective)
   config = config.copy_and_resolve_references()
-  if config.init_from and not config.init_source:
+  if (config.init_from or config.pretrain.objective) and (
+      not config.init_source):
     config.init_source = source.fingerprint(config)
   objective = made(config, task, config.seq_len or task.seq_len)
   encoder = _encoder(config, objective)

@@ -6,6 +6,7 @@ import re
 
 from lra import files, paths
 from lra.config import grid, identity
+from lra.config.fields import FIELDS
 from lra.errors import UserError
 from lra.experiment import loader
 
@@ -14,20 +15,35 @@ _CONFIG = re.compile(r'\S+\.py:\S')
 
 
 def experiment(config):
-  """Returns the experiment that `config.init_from` describes; None for a path.
+  """Returns the experiment of the source; None if it is a path, or missing.
 
-  Its seed is that of the config.
+  It is that of the config in `config.init_from`, or the first phase that
+  `config.pretrain` describes. Its seed is that of the config.
 
   Raises:
     UserError, flags.Error: the words make no config.
   """
+  from lra.experiment.experiment import resolve  # imports this file
+  if config.pretrain.objective:
+    return resolve(_first_phase(config))
   if not _CONFIG.match(config.init_from):
     return None
-  from lra.experiment.experiment import resolve  # imports this file
   file, *changes = grid.words(config.init_from)
   return resolve(loader.made_by([
       f'--config={file}', *(f'--config.{change}' for change in changes),
       f'--config.seed={config.seed}']), made_by=file)
+
+
+def _first_phase(config):
+  """Returns the config with another objective and its own steps and rate."""
+  made = config.copy_and_resolve_references()
+  phase = made.pretrain
+  made.objective, made.init_source = phase.objective, ''
+  made.train.steps = phase.steps or made.train.steps
+  if phase.learning_rate >= 0:
+    made.train.learning_rate = phase.learning_rate
+  made.pretrain = {name: FIELDS[f'pretrain.{name}'].default for name in phase}
+  return made
 
 
 def folder(config) -> pathlib.Path:

@@ -262,6 +262,7 @@ class Encoder(nn.Module):
       levels: they are scaled to -1 (id 1) ... 1 (the last id), and a dense
       layer maps them to D.
     tie_dropout: whether all tokens of an example drop the same channels.
+    hides: whether an id below 0 is a hidden token, whose embedding is 0.
   """
   mixer: Callable[..., nn.Module]
   vocab_size: int
@@ -285,6 +286,7 @@ class Encoder(nn.Module):
   block: str = 'mlp'
   inputs: str = 'ids'
   tie_dropout: bool = False
+  hides: bool = False
 
   @nn.compact
   def __call__(self, inputs, mask_BxL=None, *, train: bool):
@@ -302,7 +304,7 @@ class Encoder(nn.Module):
       with a CLS token at position 0.
     """
     if mask_BxL is None:
-      mask_BxL = (inputs > 0 if inputs.ndim == 2
+      mask_BxL = (inputs != 0 if inputs.ndim == 2
                   else jnp.ones(inputs.shape[:2], bool))
     x_BxNxD, mask_BxN = self._with_positions(
         self._embed(inputs), mask_BxL, self._full(inputs))
@@ -348,6 +350,12 @@ class Encoder(nn.Module):
         parent=None)
 
   def _embed(self, inputs):
+    if self.hides:
+      x_BxLxD = self._embed_all(jnp.maximum(inputs, 0))
+      return jnp.where(inputs[..., None] < 0, 0, x_BxLxD)
+    return self._embed_all(inputs)
+
+  def _embed_all(self, inputs):
     init = nn.initializers.normal(self.embedding_std)
     if inputs.ndim == 2 and self.inputs == 'values':
       grey = (inputs.astype(jnp.float32) - 1) / (self.vocab_size - 2)

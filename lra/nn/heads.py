@@ -107,9 +107,14 @@ class TokenClassifier(nn.Module):
 
   @nn.compact
   def __call__(self, inputs, *, train: bool):
-    """Returns float32 [B, L, C] for ids [B, L]; `train` turns dropout on."""
-    x_BxLxD, _ = self.encoder(inputs, train=train)
-    return nn.Dense(self.num_classes, dtype=jnp.float32, name='logits')(x_BxLxD)
+    """Returns float32 [..., L, C] for ids [..., L]; `train` turns dropout on.
+
+    There is no score for a CLS token.
+    """
+    length = inputs.shape[-1]
+    x_RxNxD, _ = self.encoder(inputs.reshape(-1, length), train=train)
+    x = x_RxNxD[:, -length:].reshape(*inputs.shape, -1)
+    return nn.Dense(self.num_classes, dtype=jnp.float32, name='logits')(x)
 
 
 class TokenDecoder(nn.Module):

@@ -29,12 +29,20 @@ class Objective(abc.ABC):
     seq_len: L, tokens per sequence without CLS.
     sums: names of further sums that `loss` returns.
     of_tokens: names of the arrays with tokens on their last axis.
+    supervised: whether the labels are those of the task, so that its baselines
+      compare.
   """
   config: Any
   task: Task
   seq_len: int
   sums: ClassVar[tuple[str, ...]] = ('loss',)
   of_tokens: ClassVar[tuple[str, ...]] = ('tokens',)
+  supervised: ClassVar[bool] = True
+
+  @property
+  def num_classes(self) -> int:
+    """Returns C, the number of classes that the model scores."""
+    return self.task.num_classes
 
   def check(self, encoder: Encoder) -> None:
     """Raises UserError if the objective does not fit the task or encoder."""

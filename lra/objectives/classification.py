@@ -31,7 +31,7 @@ class Objective(base.Objective):
     settings = self.config.encoder
     layers = settings.head_layers or (2 if self.task.dual else 1)
     return heads.Classifier(encoder=encoder, head=heads.ClassifierHead(
-        num_classes=self.task.num_classes,
+        num_classes=self.num_classes,
         hidden=tuple(settings.mlp_width // 2**i for i in range(layers)),
         pooling=settings.pooling, mean_over=settings.mean_over,
         pair=settings.head, dtype=dtype))
@@ -58,7 +58,7 @@ class Objective(base.Objective):
 
   def count(self, outputs, batch):
     loss, _ = weighted_loss(outputs, batch['labels'], batch['weights'])
-    C = self.task.num_classes
+    C = self.num_classes
     return ((confusion if C <= MOST_CLASSES else tally)(outputs, batch, C),
             loss, jnp.argmax(outputs, axis=-1))
 
@@ -67,7 +67,7 @@ class Objective(base.Objective):
     for matrix, loss, _ in counts:
       total += np.asarray(matrix, np.int64)
       losses.append(np.float64(loss))
-    made = scores if self.task.num_classes <= MOST_CLASSES else tally_scores
+    made = scores if self.num_classes <= MOST_CLASSES else tally_scores
     return made(total, float(np.sum(losses)))
 
   def label_entropy(self, train):

@@ -15,6 +15,7 @@ from lra.config import identity
 from lra.data import batches, longer, prepared
 from lra.data.prefetch import Prefetch
 from lra.errors import UserError
+from lra.experiment import source
 from lra.experiment.experiment import Experiment
 from lra.records import baselines
 from lra.records.result import Result
@@ -87,7 +88,9 @@ class Trainer:
       self.data = prepared.fold_val_into_train(self.data)
     self._lengths = (prepared.lengths(self.data.splits['train'])
                      if len(self.program.all_lengths) > 1 else None)
-    self.baselines = baselines.of_data(self.program.objective.task, self.data)
+    objective = self.program.objective
+    self.baselines = baselines.of_data(
+        objective.task, self.data) if objective.supervised else {}
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._restore()
     profile.check(profiled, self.step, folder)
@@ -151,11 +154,11 @@ class Trainer:
     """Reads the parameters of config.init_from, unless the run resumes."""
     config, kept = self.config, began.get('init_sha256')
     last = self.program.experiment.folder / 'checkpoints' / 'last'
-    if config.init_from and not any(last.glob('[0-9]*')):
+    if config.init_source and not any(last.glob('[0-9]*')):
       self._start = warm_start.read(config, self.program)
       if kept not in (None, self._start.sha256):
         raise UserError(
-            f'{config.init_from} has other parameters than those that '
+            f'{source.folder(config)} has other parameters than those that '
             f'{self.run.folder} began with: choose another --workdir.')
       kept = self._start.sha256
     if kept:
@@ -168,7 +171,7 @@ class Trainer:
       self.state, self.counters = self.program.init(), RunCounters()
       if self._start:
         self.state = self._start.state(self.state)
-        say(f'{self.title}: parameters of {self.config.init_from}:\n'
+        say(f'{self.title}: parameters of {source.folder(self.config)}:\n'
             f'{self._start.table()}')
         self._start = None  # frees the memory
     else:
@@ -292,7 +295,7 @@ class Trainer:
     """Prints once that the loss has been that of guessing for long."""
     steps, entropy = self.config.train.steps, self._entropy
     guesses = at_guessing(
-        loss, entropy, self.program.objective.task.num_classes)
+        loss, entropy, self.program.objective.num_classes)
     if self.counters.notes_guessing(guesses, self.step, steps):
       say(f'{self.title}: for {self.step - self.counters.guessing_since:,} '
           f'steps the training loss has been that of guessing ({entropy:.3f}), '

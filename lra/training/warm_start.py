@@ -1,5 +1,6 @@
-"""Starts a run from the parameters of another: `config.init_from`.
+"""Starts a run from the parameters of another.
 
+The config names the source: `config.init_from` or `config.pretrain`.
 `config.init_rules` decides for each array of the new model. The first rule
 whose regular expression matches the whole name counts. It names an array of the
 source, or is None for a fresh array. Names are like
@@ -22,6 +23,8 @@ from lra.training import matching, optim, restore
 from lra.training.program import Program
 
 _SAME = ('.*', r'\g<0>')  # the rule of a config without rules
+# Those after a first phase: the head is fresh.
+_ENCODER = ((r'(.*/)?encoder/.*', r'\g<0>'), ('.*', None))
 FRESH = 'fresh'
 
 
@@ -107,7 +110,9 @@ def read(config, program: Program) -> WarmStart:
   _, scored, _ = restore.scored(folder)
   theirs = names_of(scored['params'], scored['constants'])
   ours = names_of(program.state_shape.params, program.state_shape.constants)
-  return choose(config.init_rules, ours, theirs)
+  rules = config.init_rules or (
+      _ENCODER if config.pretrain.objective else (_SAME,))
+  return choose(tuple(rules), ours, theirs)
 
 
 def names_of(params, constants) -> dict[str, Any]:
@@ -130,7 +135,6 @@ def choose(rules, ours: dict, theirs: dict) -> WarmStart:
   Raises:
     UserError: see `read`.
   """
-  rules = tuple(rules) or (_SAME,)
   numbers = matching.first(
       tuple(rule[0] for rule in rules), tuple(ours), 'config.init_rules')
   unused = set(range(len(rules))) - set(numbers)

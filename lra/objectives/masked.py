@@ -1,0 +1,105 @@
+"""Masked modelling: predicts hidden tokens of a task's own inputs.
+
+This is the self-pretraining of Amos, Berant and Gupta, ICLR 2024,
+arXiv 2310.02980. There a hidden token has an embedding of its own, and the
+pixels of Image are predicted as numbers with an L1 loss. Here a hidden token
+has the embedding 0, which needs no parameter, and pixels are classes. Each
+sequence hides at least one token, so that no batch is without a loss.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+
+from lra.data import batches
+from lra.errors import UserError
+from lra.nn import heads
+from lra.objectives import base, classification
+
+# Share of hidden tokens for each kind of data (table 6 of the paper).
+HIDDEN = {'listops': 0.1, 'text': 0.15, 'retrieval': 0.15}
+_PIXELS = 0.5
+
+
+class Objective(base.Objective):
+  """Predicts each hidden token from all others.
+
+  Batches hold tokens int16 [B, L] (pairs: [B, 2, L]), where a hidden token has
+  the id -1, and labels int32 and weights float32 of the same shape. Labels are
+  codes; weights are 1 at hidden tokens. A validation always hides the same
+  tokens.
+  """
+  sums = ('loss', 'correct')
+  of_tokens = ('tokens', 'labels', 'weights')
+  supervised = False
+
+  @property
+  def num_classes(self):
+    return self.task.vocab_size - 1  # id 0 is padding
+
+  def check(self, encoder):
+    del encoder
+    if self.task.probe:
+      raise UserError(
+          f'config.objective={self.config.objective}: the inputs of '
+          f'{self.task.name} are random, so there is nothing to learn from '
+          'them; choose a task that is no probe.')
+
+  def model(self, encoder, dtype):
+    del dtype  # the scores are computed in float32
+    return heads.TokenClassifier(
+        encoder=encoder.clone(hides=True), num_classes=self.num_classes)
+
+  def batch(self, split, indices, *, seed, step):
+    tokens = batches.gather(split, indices, self.seq_len,
+                            mask_black=self.config.mask_black)['tokens']
+    score = np.where(
+        tokens > 0, self._drawn(indices, tokens.shape[1:], seed, step), 1)
+    share = HIDDEN.get(self.task.dataset, _PIXELS)
+    hidden = score < np.maximum(
+        share, np.nextafter(score.min(axis=-1, keepdims=True), 2))
+    hidden &= tokens > 0
+    return {'tokens': np.where(hidden, np.int16(-1), tokens),
+            'labels': np.maximum(tokens.astype(np.int32) - 1, 0),
+            'weights': hidden.astype(np.float32)}
+
+  def _drawn(self, indices, shape, seed, step):
+    """Returns float32 [B, *shape] below 1; an example's part is its own."""
+    when = (0, 0) if step < 0 else (seed, 1 + step)
+    return np.stack([
+        np.random.default_rng([*when, int(i)]).random(shape, np.float32)
+        for i in indices])
+
+  def shapes(self, *lead):
+    tokens = (*lead, *((2,) if self.task.dual else ()), self.seq_len)
+    return {'tokens': (tokens, np.dtype(np.int16)),
+            'labels': (tokens, np.dtype(np.int32)),
+            'weights': (tokens, np.dtype(np.float32))}
+
+  def used(self, batch):
+    return super().used({'tokens': jnp.abs(batch['tokens'])})
+
+  def loss(self, outputs, batch):
+    loss, correct = classification.weighted_loss(
+        outputs, batch['labels'], batch['weights'])
+    return {'loss': loss, 'correct': correct,
+            'weight': jnp.sum(batch['weights'])}
+
+  def metrics(self, sums):
+    weight = max(sums['weight'], 1)
+    return {'loss': sums['loss'] / weight, 'accuracy': sums['correct'] / weight}
+
+  def count(self, outputs, batch):
+    return self.loss(outputs, batch)
+
+  def scores(self, counts):
+    return self.metrics({name: float(np.sum([np.float64(c[name])
+                                             for c in counts]))
+                         for name in ('loss', 'correct', 'weight')})
+
+  def label_entropy(self, train):
+    some = np.arange(min(len(train), 1000))
+    made = self.batch(train, some, seed=0, step=0)
+    return classification.entropy(made['labels'][made['weights'] > 0])
+
+  def better(self, scores, best):
+    return scores['accuracy'] > best['accuracy']
