@@ -26,8 +26,8 @@ model.predict([...])
 model.evaluate('test')
 ```
 
-`model.stablehlo` is the forward function. It needs JAX, but not this project's
-code:
+`model.stablehlo` is the forward function. It needs `pip install jax flatbuffers
+safetensors`, but not this project's code:
 
 ```python
 import pathlib
@@ -115,7 +115,7 @@ def _baselines(run):
 def _origin(run):
   commit = run.git_commit and run.git_commit + ' (modified)' * bool(
       run.git_dirty)
-  return table(['', ''], [
+  return table(['field', 'value'], [
       ('commit', commit or 'unknown'),
       ('steps', count(run.steps)),
       ('parameters', count(run.num_params)),

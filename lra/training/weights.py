@@ -6,6 +6,7 @@ of the parameters and a checksum, since the form has none of its own.
 """
 
 import importlib.util
+import json
 import pathlib
 from typing import Any
 
@@ -17,7 +18,7 @@ from lra.errors import UserError
 from lra.training import checkpoint_io
 
 NAME = 'model.safetensors'
-_FORM = 'lra'
+_ABOUT = 'lra'  # the name of our metadata
 
 
 def check() -> None:
@@ -46,10 +47,10 @@ def save(scored: Any, step: int) -> bytes:
   check()
   from safetensors import numpy as safetensors
   arrays = map(np.asarray, jax.tree.leaves(scored))
+  # The library writes several metadata in any order.
+  about = json.dumps({'step': step, 'checksum': checkpoint_io.checksum(scored)})
   return safetensors.save(
-      dict(zip(names(scored), arrays, strict=True)),
-      {'format': _FORM, 'step': str(step),
-       'checksum': checkpoint_io.checksum(scored)})
+      dict(zip(names(scored), arrays, strict=True)), {_ABOUT: about})
 
 
 def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
@@ -68,11 +69,11 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
   try:
     files.opened(path).close()  # a pipe would block
     with safetensors.safe_open(path, 'numpy') as f:
-      about = f.metadata() or {}
+      about = json.loads((f.metadata() or {}).get(_ABOUT, '{}'))
       found = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118
-  except (OSError, safetensors.SafetensorError, KeyError) as e:
+  except (OSError, safetensors.SafetensorError, ValueError, KeyError) as e:
     raise _damaged(path, getattr(e, 'strerror', None) or e) from e
-  if about.get('format') != _FORM or not about.get('step', '').isdecimal():
+  if not isinstance(about, dict) or not isinstance(about.get('step'), int):
     raise UserError(f'{path} was not written by --export: give a folder that '
                     '--export wrote.')
   ours = dict(zip(names(like), jax.tree.leaves(like), strict=True))
@@ -87,7 +88,7 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
       jax.device_put(found[name], x.sharding) for name, x in ours.items()])
   if checkpoint_io.checksum(made) != about.get('checksum'):
     raise _damaged(path, 'its checksum is wrong')
-  return made, int(about['step'])
+  return made, about['step']
 
 
 def _damaged(path, why):
