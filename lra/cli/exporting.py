@@ -37,7 +37,8 @@ def export(folder: pathlib.Path, run: pathlib.Path,
   from lra.training import stablehlo, weights
   if os.path.lexists(folder):
     raise UserError(f'{folder} exists already: give a new folder.')
-  weights.check()
+  hub.need('safetensors', weights.NAME)
+  hub.need('flatbuffers', stablehlo.NAME)
   if push:
     hub.check_push(push)
   recorded = result.classified(run)

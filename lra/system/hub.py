@@ -4,14 +4,32 @@ import importlib.util
 import os
 import pathlib
 import re
+import types
 
 from lra import paths
 from lra.errors import UserError
 from lra.formats import plain
 
+_LIBRARY = 'huggingface_hub'
 _PREFIX = 'hf:'
 _NAME = r'[\w-][\w.-]*/[\w-][\w.-]*'
 _MOST = 200  # most letters of an error of the library
+
+
+def need(library: str, what: str) -> types.ModuleType:
+  """Imports a library of the extra `hub`.
+
+  Args:
+    library: its module.
+    what: the file, flag or name that needs it.
+
+  Raises:
+    UserError: it is not installed.
+  """
+  if importlib.util.find_spec(library) is None:
+    raise UserError(f'{what} needs {library}, which is not installed: '
+                    f'{paths.extra("hub")}.')
+  return importlib.import_module(library)
 
 
 def place(name: str | os.PathLike) -> pathlib.Path:
@@ -45,7 +63,7 @@ def check_push(name: str) -> None:
   if not re.fullmatch(_NAME, name):
     raise UserError(f'--push={name} is not the name of a model on the hub: '
                     'write it like USER/NAME.')
-  if not _library(f'--push={name}').get_token():
+  if not need(_LIBRARY, f'--push={name}').get_token():
     raise UserError(
         f'--push={name} needs a token of huggingface.co: run `hf auth login`, '
         'or set HF_TOKEN.')
@@ -57,7 +75,7 @@ def push(folder: pathlib.Path, name: str) -> str:
   Raises:
     UserError: the upload fails; the folder stays.
   """
-  library = _library(f'--push={name}')
+  library = need(_LIBRARY, f'--push={name}')
   try:
     library.create_repo(name, exist_ok=True)
     library.upload_folder(repo_id=name, folder_path=folder)
@@ -70,7 +88,7 @@ def push(folder: pathlib.Path, name: str) -> str:
 
 def _downloaded(model, text):
   """Returns the folder of a model in the library's cache."""
-  library = _library(text)
+  library = need(_LIBRARY, f'{text} is no folder here, and a name of the hub')
   try:
     return pathlib.Path(library.snapshot_download(
         model, allow_patterns=['*.json', '*.safetensors']))
@@ -79,18 +97,6 @@ def _downloaded(model, text):
         f'{text} is no folder here, and no such model could be downloaded '
         f'from the hub ({_why(e)}): check the name, the network and the '
         'token.') from e
-
-
-def _library(name):
-  if importlib.util.find_spec('huggingface_hub') is None:
-    raise UserError(
-        f'{name} is no folder here, and names of the hub need huggingface_hub, '
-        f'which is not installed: {paths.extra("hub")}.'
-        if not name.startswith('--') else
-        f'{name} needs huggingface_hub, which is not installed: '
-        f'{paths.extra("hub")}.')
-  import huggingface_hub
-  return huggingface_hub
 
 
 def _why(error):

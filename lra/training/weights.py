@@ -5,7 +5,6 @@ Names join the places in the tree by dots, as in
 of the parameters and a checksum, since the form has none of its own.
 """
 
-import importlib.util
 import json
 import pathlib
 from typing import Any
@@ -13,19 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from lra import files, paths
+from lra import files
 from lra.errors import UserError
+from lra.system import hub
 from lra.training import checkpoint_io
 
 NAME = 'model.safetensors'
 _ABOUT = 'lra'  # the name of our metadata
-
-
-def check() -> None:
-  """Raises UserError if the library safetensors is not installed."""
-  if importlib.util.find_spec('safetensors') is None:
-    raise UserError(f'{NAME} needs safetensors, which is not installed: '
-                    f'{paths.extra("hub")}.')
 
 
 def names(tree: Any) -> list[str]:
@@ -44,8 +37,7 @@ def save(scored: Any, step: int) -> bytes:
   Raises:
     UserError: the library safetensors is not installed.
   """
-  check()
-  from safetensors import numpy as safetensors
+  safetensors = hub.need('safetensors.numpy', NAME)
   arrays = map(np.asarray, jax.tree.leaves(scored))
   # The library writes several metadata in any order.
   about = json.dumps({'step': step, 'checksum': checkpoint_io.checksum(scored)})
@@ -64,8 +56,7 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
     UserError: the file is damaged, is of another program or has other arrays,
       or the library safetensors is not installed.
   """
-  check()
-  import safetensors
+  safetensors = hub.need('safetensors', NAME)
   try:
     files.opened(path).close()  # a pipe would block
     with safetensors.safe_open(path, 'numpy') as f:
