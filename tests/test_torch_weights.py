@@ -6,11 +6,12 @@ tests/peers compares with the other packages' code, if they are installed.
 import jax
 import numpy as np
 import pytest
+from safetensors import numpy as safetensors
 
 from lra import torch_weights
 from lra.errors import UserError
 from lra.models import nystromformer, transformer
-from tests.helpers import mixer_oracle
+from tests.helpers import documents, mixer_oracle
 
 X, MASK = mixer_oracle.ragged(9, 9, width=6)
 
@@ -57,6 +58,16 @@ def test_a_depthwise_convolution_keeps_its_taps():
   for head in (0, 1):
     np.testing.assert_array_equal(
         found['conv'][:, head, 0], state['res_conv.weight'][head, 0, :, 0])
+
+
+def test_the_example_of_the_documents_runs(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  safetensors.save_file(_layer(
+      to_qkv__weight=(384, 64), res_conv__weight=(2, 1, 33, 1),
+      to_out__0__weight=(64, 128), to_out__0__bias=(64,)), 'layer.safetensors')
+  found = {}
+  exec(documents.example('torch_weights'), found)
+  assert found['y'].shape == (1, 512, 64)
 
 
 @pytest.mark.parametrize('change, words', [

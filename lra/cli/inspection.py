@@ -167,6 +167,7 @@ def _verdict(*rows):
           'Fisher, exact: a record lacks the answers to single examples')
   verdict = 'differ' if p < 0.05 else 'do not differ'
   yield (f'p = {p:.3g} ({test}): these two runs {verdict} significantly at 5%; '
-         'other seeds may give another result. The leaderboard ranks all seeds '
-         'of its rows, corrected for the number of rows, so its ranks can '
-         'differ from this.')
+         'other seeds may give another result.')
+  yield ('This test is about these two networks. The leaderboard compares all '
+         'seeds of its rows and corrects for their number, so its ranks may '
+         'differ.')

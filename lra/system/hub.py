@@ -26,7 +26,7 @@ def need(library: str, what: str) -> types.ModuleType:
   Raises:
     UserError: it is not installed.
   """
-  if importlib.util.find_spec(library) is None:
+  if importlib.util.find_spec(library.partition('.')[0]) is None:
     raise UserError(f'{what} needs {library}, which is not installed: '
                     f'{paths.extra("hub")}.')
   return importlib.import_module(library)
