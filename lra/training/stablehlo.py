@@ -1,8 +1,8 @@
 """Exports the forward function of a model as StableHLO.
 
 Any program with JAX, or another runtime of StableHLO, can call it without this
-project's code. It computes with the kernels for a CPU, which are plain XLA and
-compile for every platform.
+project's code. It computes with the kernels for a CPU, which are plain XLA, so
+it can be lowered for every platform.
 """
 
 import contextlib
