@@ -22,8 +22,7 @@ _USE = '''\
 import lra
 
 model = lra.load('FOLDER')  # or 'hf:USER/NAME'
-model.predict([...])
-model.evaluate('test')
+{predict}model.evaluate('test')
 ```
 
 `model.stablehlo` is the forward function. It needs `pip install jax flatbuffers
@@ -67,7 +66,8 @@ def text(run: Result, command: str, inputs: str) -> str:
          _baselines(run), ''] if run.baselines else []),
       '## Training', '', _origin(run), '',
       'This command trains it:', '', '```sh', command, '```', '',
-      _USE.replace('{inputs}', inputs)])
+      _USE.replace('{inputs}', inputs).replace(
+          '{predict}', 'model.predict([...])\n' * (not task.probe))])
 
 
 def _front(run, task):
