@@ -1,14 +1,15 @@
 """Long Range Arena: any attention mechanism on any of its tasks.
 
-`lra.load(run directory or checkpoint)` returns a trained model that predicts
-and evaluates.
+`lra.load(run directory, checkpoint or exported folder)` returns a trained model
+that predicts and evaluates.
 """
 
 __all__ = ['load']
 
 
 def load(folder):
-  """Returns the trained model of a run or a checkpoint; see `lra.api.load`."""
+  """Returns the model of a run or of an exported folder; see `lra.api.load`.
+  """
   from lra.system import machine
   machine.skip_tpu()  # before JAX is imported
   from lra import api

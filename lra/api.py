@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import os
-import pathlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,9 +10,9 @@ import jax
 import numpy as np
 
 from data_prep import encode
-from lra import paths
 from lra.data import batches, longer, prepared
 from lra.errors import UserError
+from lra.system import hub
 from lra.system.terminal import say
 from lra.training import extrapolation, program, provenance, restore
 
@@ -176,13 +175,15 @@ def load(folder: str | os.PathLike) -> Trained:
     folder: a run directory, such as `runs/<task>/<model>/<config
       hash>-s<seed>`.
       For other parameters, one of its checkpoints: `checkpoints/best`,
-      `checkpoints/last` or a step in these.
+      `checkpoints/last` or a step in these. Or a folder that --export wrote,
+      or the name of such a model on Hugging Face's hub, see `hub.place`.
 
   Raises:
-    UserError: the folder is neither, has no checkpoint yet, is damaged, or has
-      a config that differs from its checkpoint's.
+    UserError: the folder is none of these, has no checkpoint yet, is damaged,
+      or has a config that differs from its checkpoint's; or the model cannot be
+      downloaded.
   """
-  folder = pathlib.Path(paths.local(folder))
+  folder = hub.place(folder)
   made, scored, step = restore.scored(folder)
   model = made.config.model.name
   provenance.warn_of_edits(

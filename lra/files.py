@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import secrets
+import shutil
 import stat
 from collections.abc import Mapping
 from typing import BinaryIO
@@ -80,6 +81,33 @@ def _stage(path, data, staged):
   with open(temporary, 'xb') as f:
     staged.append((temporary, path))
     f.write(data)
+
+
+def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
+  """Writes a new folder of files, or nothing.
+
+  Args:
+    folder: the folder, which must not exist; missing parents are made.
+    contents: name of a file in it -> bytes.
+
+  Raises:
+    UserError: the folder exists or cannot be written.
+  """
+  temporary = folder.parent / f'.tmp-{secrets.token_hex(8)}'
+  with signals.unbroken():
+    try:
+      temporary.mkdir(parents=True)
+      for name, data in contents.items():
+        (temporary / name).write_bytes(data)
+      if os.path.lexists(folder):
+        raise UserError(f'{folder} exists already: give a new folder.')
+      os.rename(temporary, folder)
+    except OSError as error:
+      raise UserError(
+          f'Cannot write {folder} ({error.strerror}): choose a path in a '
+          'directory you may write to.') from error
+    finally:
+      shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_json(path: pathlib.Path, value) -> None:

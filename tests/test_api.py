@@ -354,8 +354,8 @@ def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
   assert 'B - A: -80.0 points' in lines
   assert 'right in A only: 9; in B only: 1' in lines
   # McNemar's exact p for 9 against 1: 2 (1 + 10) / 2^10.
-  assert lines[-1].startswith('p = 0.0215 (McNemar, exact')
-  assert 'runs differ' in lines[-1]
+  assert lines[-2].startswith('p = 0.0215 (McNemar, exact')
+  assert 'runs differ' in lines[-2] and 'seeds of its rows' in lines[-1]
   assert 'do not differ' in inspection.compare(a, a)
 
 

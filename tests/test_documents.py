@@ -148,6 +148,8 @@ EXAMPLES = {
     'mix': 'tests/test_documents.py', 'load': 'tests/test_api.py',
     'records': 'tests/test_documents.py',
     'kernels': 'tests/test_documents.py',
+    'stablehlo': 'tests/cli/test_exporting.py',
+    'torch_weights': 'tests/test_torch_weights.py',
     'train': 'tests/training/test_train.py'}
 
 

@@ -8,9 +8,9 @@ from lra.config import identity
 from lra.errors import UserError
 from lra.formats import percent, points
 from lra.records import result as results
-from lra.records.result import Result
 from lra.report import statistics
 from lra.report.rows import Row, shown
+from lra.system import hub
 
 _LINE = 60  # most characters to print of an example
 
@@ -19,7 +19,7 @@ def evaluate(folder: pathlib.Path, lengths: Sequence[str] = ()) -> str:
   """Returns test scores of a run's model, beside the recorded ones.
 
   Args:
-    folder: a run directory or a checkpoint.
+    folder: a run directory, a checkpoint or another model of `api.load`.
     lengths: if given, scores generated sequences of these lengths instead.
 
   Raises:
@@ -27,6 +27,7 @@ def evaluate(folder: pathlib.Path, lengths: Sequence[str] = ()) -> str:
       data is not that of the run.
   """
   from lra import api
+  folder = hub.place(folder)
   if lengths:
     return _evaluate_longer(folder, lengths)
   trained = api.load(folder)
@@ -121,7 +122,7 @@ def compare(first: pathlib.Path, second: pathlib.Path) -> str:
     UserError: a run cannot be read, is not finished or is not a classifier, or
       the runs have different test splits.
   """
-  runs = [_result(path) for path in (first, second)]
+  runs = [results.classified(path) for path in (first, second)]
   a, b = runs
   if (a.task, a.data_fingerprint) != (b.task, b.data_fingerprint):
     raise UserError(
@@ -167,16 +168,6 @@ def _verdict(*rows):
   verdict = 'differ' if p < 0.05 else 'do not differ'
   yield (f'p = {p:.3g} ({test}): these two runs {verdict} significantly at 5%; '
          'other seeds may give another result.')
-
-
-def _result(path) -> Result:
-  path = path / 'result.json' if path.is_dir() else path
-  if not path.exists():
-    raise UserError(f'{path} does not exist: give a run directory that has a '
-                    'result.json, or a record.')
-  result = results.read(path)
-  if result.status != 'ok' or not hasattr(result.test, 'accuracy'):
-    raise UserError(
-        f'{path} has no test accuracy (status {result.status}, objective '
-        f'{result.objective}): compare finished classifiers.')
-  return result
+  yield ('This test is about these two networks. The leaderboard compares all '
+         'seeds of its rows and corrects for their number, so its ranks may '
+         'differ.')

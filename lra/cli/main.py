@@ -22,11 +22,13 @@ def run() -> None:
 def _usage():
   """Returns the words that must follow the flags."""
   if options.CURVES.value:
-    return command.Words('curves', 'run directories', 'RUN RUN ...')
+    return command.Words('curves', 'run directories or records',
+                         'RUN RUN ...')
   if options.COMPARE.value:
     return command.Words('compare', 'two run directories or records', 'A B')
-  if options.PREDICT.value:
-    return command.Words('predict', 'a run directory', 'RUN')
+  for flag in (options.PREDICT, options.EXPORT):
+    if flag.value:
+      return command.Words(flag.name, 'a run directory', 'RUN')
   return command.Words()
 
 
@@ -61,6 +63,12 @@ def main(*words: str) -> int:
     if not options.COMPARE.value:
       environment.check_xla_flags()
     print(_asked(inspection, [pathlib.Path(word) for word in words]))
+    return 0
+  if options.EXPORT.value:
+    from lra.cli import exporting
+    environment.check_xla_flags()
+    print(exporting.export(pathlib.Path(options.EXPORT.value),
+                           pathlib.Path(words[0]), options.PUSH.value))
     return 0
   if options.DISTRIBUTED.value:
     from lra.system import distributed

@@ -37,9 +37,9 @@ HTML = flags.DEFINE_string(
     'html', None, 'With --leaderboard: also write an HTML page, index.html, '
     'to this folder.')
 CURVES = flags.DEFINE_string(
-    'curves', None, 'Draw the validation accuracies of run directories to this '
-    'file, with one line for all seeds of a config: --curves=FIGURE.png RUN '
-    'RUN ...')
+    'curves', None, 'Draw the validation accuracies of run directories, or the '
+    'last ones of records, to this file, with one line for all seeds of a '
+    'config: --curves=FIGURE.png RUN RUN ...')
 SWEEP = flags.DEFINE_string(
     'sweep', None, 'Train the configs and seeds of a file, such as '
     'configs/sweeps/mini.txt, one after another. See docs/sweeps.md.')
@@ -131,6 +131,13 @@ PREDICT = flags.DEFINE_string(
 COMPARE = flags.DEFINE_boolean(
     'compare', False, 'Compare the settings and scores of two run directories '
     'or records, and test the difference: --compare A B.')
+EXPORT = flags.DEFINE_string(
+    'export', None, 'Write the model of a finished run to this new folder, in '
+    'the form of Hugging Face, with a model card: --export=FOLDER RUN. See '
+    'docs/share-a-model.md.')
+PUSH = flags.DEFINE_string(
+    'push', None, 'With --export: also upload the folder to Hugging Face as '
+    'this model, USER/NAME.')
 LOG = flags.DEFINE_list(
     'log', [], 'Further formats of the log in the run directory, besides '
     'metrics.jsonl: csv, tensorboard, wandb.')
@@ -152,6 +159,7 @@ for _flag, _what in (
     ('shard', 'a part, such as 2/5'), ('coordinator', 'HOST:PORT'),
     ('partition', 'a partition'), ('seeds', 'seeds, such as 0-4'),
     ('evaluate', 'a run directory'), ('predict', 'a file'),
+    ('export', 'a folder'), ('push', 'a model, USER/NAME'),
     ('profile', 'steps, such as 20:30')):
   flags.register_validator(
       _flag, lambda value: value != '', f'it must name {_what}')
@@ -203,8 +211,8 @@ for _flag in ('bundle', 'from_bundle'):
         f'--{_flag} is for a sweep that runs here: leave out --{_other}')
 
 # Flags that name a file or a folder. The shell does not expand ~ in --flag=~.
-_PATHS = ('bundle', 'curves', 'evaluate', 'from_bundle', 'html', 'page',
-          'predict', 'results_dir', 'workdir')
+_PATHS = ('bundle', 'curves', 'evaluate', 'export', 'from_bundle', 'html',
+          'page', 'predict', 'results_dir', 'workdir')
 _RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
          'replace', 'results_dir')
 # Flag that selects a command -> the other flags of the command.
@@ -219,6 +227,7 @@ COMMANDS = {
     'evaluate': ('lengths',),
     'predict': (),
     'compare': (),
+    'export': ('push',),
     command.CONFIG.name: (
         'compile_only', 'coordinator', 'distributed', 'grid', 'num_processes',
         'print_config', 'process_id', 'profile', 'seeds', 'test', 'workdir',
@@ -250,6 +259,7 @@ Use finished runs: RUN is a folder such as runs/listops_mini/simpletron/...
   --predict=FILE RUN                             classify the lines of a file
   --compare RUN RUN                              test the difference
   --curves=FIGURE.png RUN RUN                    draw validation accuracies
+  --export=FOLDER RUN                            write the model, to share it
 
 Look things up.
   --list                                         models and tasks

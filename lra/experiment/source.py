@@ -103,7 +103,7 @@ def place(folder):
     if isinstance(values, dict) and 'task' in values:
       return run_folder, kind, int(step) if step else None
   raise UserError(
-      f'{folder} is not the directory of a run, nor a checkpoint in one: give '
-      'a directory with a config.json, such as '
-      'runs/listops_mini/simpletron/<config hash>-s0, or its checkpoints/best, '
-      'checkpoints/last or a step in one of these.')
+      f'{folder} is not the directory of a run, nor a checkpoint in one, nor '
+      'a folder that --export wrote: give a directory with a config.json, '
+      'such as runs/listops_mini/simpletron/<config hash>-s0, or its '
+      'checkpoints/best, checkpoints/last or a step in one of these.')

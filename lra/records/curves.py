@@ -120,28 +120,34 @@ class Curve:
   """The validation accuracy of a run.
 
   Attributes:
-    folder: the run directory.
+    folder: the run directory, or the record.
     config: the whole config, as plain JSON values.
-    scores: step -> accuracy on the validation split, a fraction.
+    scores: step -> accuracy on the validation split, a fraction. A record has
+      only that of the tested parameters.
     baselines: name -> accuracy; {} for an unfinished run.
+    recorded: whether it is a record.
   """
   folder: pathlib.Path
   config: dict
   scores: Mapping[int, float]
   baselines: Mapping[str, float]
+  recorded: bool = False
 
 
 def read_run(folder: pathlib.Path) -> Curve:
-  """Reads the config and curve of a run, finished or not.
+  """Reads the config and curve of a run, finished or not, or of a record.
 
   Raises:
-    UserError: the folder is not a run, or has no validation accuracy.
+    UserError: the path is neither, or has no validation accuracy.
   """
+  if folder.is_file():
+    return _of_record(folder)
   config = files.read_json(folder / 'config.json')
   if not _is_config(config):
     raise UserError(
         f'{folder} is no run, since it has no config.json of one: give '
-        'directories like runs/<task>/<model>/<config hash>-s<seed>.')
+        'directories like runs/<task>/<model>/<config hash>-s<seed>, or '
+        'records.')
   points = read(folder / 'metrics.jsonl')
   scores = {step: point['accuracy'] for (split, step), point in points.items()
             if split == 'val' and point.get('accuracy') is not None}
@@ -150,6 +156,17 @@ def read_run(folder: pathlib.Path) -> Curve:
         f'{folder} has no validation accuracy yet, or its config has no '
         'validation: leave it out.')
   return Curve(folder, config, scores, _baselines(folder))
+
+
+def _of_record(path):
+  """Returns the one point of a record, at the step of its parameters."""
+  run = result.read(path)
+  accuracy = getattr(run.val, 'accuracy', None)
+  if accuracy is None:
+    raise UserError(f'{path} has no validation accuracy (status {run.status}): '
+                    'leave it out.')
+  step = run.steps if run.best_step is None else run.best_step
+  return Curve(path, run.config, {step: accuracy}, run.baselines, True)
 
 
 def _is_config(value):
@@ -175,15 +192,16 @@ def plot_runs(folders: Sequence[pathlib.Path],
 
   Runs of one experiment (`lra.config.identity`) that differ in their seed
   share a line. The line is their mean, at the steps that all of them have. A
-  band reaches from the least to the largest.
+  band reaches from the least to the largest. Records do not hold the curve:
+  each is a diamond at the step of its tested parameters.
 
   Args:
-    folders: run directories, finished or not.
+    folders: run directories, finished or not, or records.
     out: the figure to write, .png or .svg.
 
   Raises:
-    UserError: a folder is not a run or given twice, or the figure cannot be
-      written.
+    UserError: a folder is no run or record, or given twice, or the figure
+      cannot be written.
   """
   out = pathlib.Path(out)
   form = out.suffix[1:].lower()
@@ -265,22 +283,35 @@ def _draw(lines):
   for number, (name, runs) in enumerate(lines.items()):
     colour = COLOURS[number % len(COLOURS)]
     dash = ('-', *DASHES)[number // len(COLOURS) % (1 + len(DASHES))]
-    steps = sorted(set.intersection(*(set(run.scores) for run in runs)))
-    scores = [[100 * run.scores[step] for run in runs] for step in steps]
-    seeds = f' ({len(runs)} seeds)' if len(runs) > 1 else ''
-    ax.plot(steps, [sum(values) / len(values) for values in scores], dash,
-            color=colour, marker='o', markersize=3,
-            label=plain(name, _LONGEST) + seeds)
-    if seeds:
-      ax.fill_between(steps, list(map(min, scores)), list(map(max, scores)),
-                      color=colour, alpha=0.2, linewidth=0)
+    label = plain(name, _LONGEST) + (
+        f' ({len(runs)} seeds)' if len(runs) > 1 else '')
+    points = [point for run in runs if run.recorded
+              for point in run.scores.items()]
+    runs = [run for run in runs if not run.recorded]
+    if points:
+      steps, scores = zip(*points, strict=True)
+      ax.plot(steps, [100 * score for score in scores], 'D', color=colour,
+              markersize=5, label='' if runs else label)
+    if runs:
+      _draw_line(ax, runs, dash, colour, label)
   runs = [run for group in lines.values() for run in group]
   _draw_baselines(ax, runs)
   ax.set_xlabel('step')
   ax.set_ylabel('validation accuracy, %')
-  ax.set_title(_title(runs, any(len(group) > 1 for group in lines.values())))
+  ax.set_title(_title(lines.values()))
   legend(fig, 2 if len(lines) > 4 else 1)
   return fig
+
+
+def _draw_line(ax, runs, dash, colour, label):
+  """Draws the mean of runs, and their band, at the steps that all have."""
+  steps = sorted(set.intersection(*(set(run.scores) for run in runs)))
+  scores = [[100 * run.scores[step] for run in runs] for step in steps]
+  ax.plot(steps, [sum(values) / len(values) for values in scores], dash,
+          color=colour, marker='o', markersize=3, label=label)
+  if len(runs) > 1:
+    ax.fill_between(steps, list(map(min, scores)), list(map(max, scores)),
+                    color=colour, alpha=0.2, linewidth=0)
 
 
 def _draw_baselines(ax, runs):
@@ -294,7 +325,14 @@ def _draw_baselines(ax, runs):
                f'{100 * baselines[name]:.2f}')
 
 
-def _title(runs, bands):
-  names = sorted({str(run.config['task']) for run in runs})
-  return plain(', '.join(names), _LONGEST) + (
-      ': means, bands from the least to the largest seed' if bands else '')
+def _title(groups):
+  """Returns the tasks, and the meaning of bands and of diamonds."""
+  runs = [run for group in groups for run in group]
+  names = plain(', '.join(sorted({str(run.config['task']) for run in runs})),
+                _LONGEST)
+  drawn = [sum(not run.recorded for run in group) for group in groups]
+  said = [*['means, bands from the least to the largest seed']
+          * (max(drawn) > 1),
+          *['diamonds: records, at the step of the tested parameters']
+          * any(run.recorded for run in runs)]
+  return ': '.join([names, *['; '.join(said)] * bool(said)])

@@ -599,6 +599,27 @@ def read_if_there(path: pathlib.Path) -> Result | None:
   return read(path) if path.exists() else None
 
 
+def classified(path: pathlib.Path) -> Result:
+  """Returns the result of a finished run of a classifier.
+
+  Args:
+    path: a run directory, or a record.
+
+  Raises:
+    UserError: there is no result, or it is invalid or has no test accuracy.
+  """
+  path = path / 'result.json' if path.is_dir() else path
+  if not path.exists():
+    raise UserError(f'{path} does not exist: give a run directory that has a '
+                    'result.json, or a record.')
+  result = read(path)
+  if result.status != 'ok' or not hasattr(result.test, 'accuracy'):
+    raise UserError(
+        f'{path} has no test accuracy (status {result.status}, objective '
+        f'{result.objective}): give a finished run of a classifier.')
+  return result
+
+
 def _result(fields):
   other = (isinstance(fields, dict) and
            fields.get('objective', CLASSIFICATION) not in CLASSIFIERS)

@@ -10,7 +10,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -105,9 +105,21 @@ def _difference(path, like):
     theirs = _shapes(ocp.StandardCheckpointHandler().metadata(path).tree)
   except Exception:
     return ''
-  ours = _shapes(like)
+  return difference(theirs, _shapes(like))
+
+
+def difference(theirs: Mapping[str, tuple], ours: Mapping[str, tuple]) -> str:
+  """Describes the first array in which a file and a config differ.
+
+  Args:
+    theirs: {name: (shape, dtype)} of the arrays in the file.
+    ours: {name: (shape, dtype)} of the arrays of the config.
+
+  Returns:
+    The description, '' if they do not differ.
+  """
   differ = sorted({name for name, _ in theirs.items() ^ ours.items()},
-                  key=lambda name: (not name.startswith('params/'), name))
+                  key=lambda name: (not name.startswith('params'), name))
   for name in differ[:1]:
     if name not in theirs:
       return f'it has no {name}'

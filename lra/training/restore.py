@@ -11,7 +11,7 @@ from lra.config import fields
 from lra.errors import UserError
 from lra.experiment.experiment import resolve
 from lra.experiment.source import place
-from lra.training import mesh, program, rundir
+from lra.training import mesh, program, rundir, weights
 from lra.training.checkpoint import Checkpoints
 from lra.training.counters import RunCounters, scored_of
 
@@ -35,8 +35,9 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   """Restores a run on one device, with the parameters that it scores.
 
   Args:
-    folder: a run directory; or checkpoints/best or checkpoints/last in it; or a
-      step in one of these, to restore other parameters.
+    folder: a run directory or a folder that --export wrote. For other
+      parameters: checkpoints/best or checkpoints/last in a run directory, or a
+      step in one of these.
 
   Returns:
     (program, its `params` and `constants`, their step).
@@ -54,6 +55,9 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   except UserError as e:
     raise UserError(f'{run_folder / "config.json"} is not the config of a run '
                     f'here: {e}') from e
+  exported = run_folder / weights.NAME
+  if exported.exists():
+    return made, *weights.load(exported, scored_of(made.state_shape))
   level = logging.get_verbosity()
   logging.set_verbosity(logging.ERROR)  # Orbax warns about read-only use
   checkpoints = Checkpoints(run_folder / 'checkpoints', read_only=True)

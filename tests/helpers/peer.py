@@ -4,6 +4,7 @@ PyTorch reshapes our parameters for the other implementation. So autograd gives
 gradients of our parameters and of the input, which can be compared.
 """
 
+import functools
 import importlib.metadata
 import math
 
@@ -11,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from lra import torch_weights
 
 torch = pytest.importorskip(
     'torch', reason='PyTorch, of the extra [peers], is not installed')
@@ -51,6 +54,29 @@ def call(module, parts, *args, **kwargs):
   state = {f'{layer}.{name}' if layer else name: p
            for layer, params in parts.items() for name, p in params.items()}
   assert set(state) == {name for name, _ in module.named_parameters()}
+  return torch.func.functional_call(module, state, args, kwargs)
+
+
+def apply(module, model, package, params, *args, **kwargs):
+  """Applies a module with our parameters, joined by a table of `torch_weights`.
+
+  It also checks that `torch_weights.params` makes our parameters of the joined
+  ones.
+  """
+  state, shapes = {}, {n: p.shape for n, p in module.named_parameters()}
+  for theirs, named in torch_weights.TABLES[model, package].items():
+    if theirs in shapes:
+      shape = shapes[theirs]
+      parts = [functools.reduce(dict.__getitem__, name.split('.'), params)
+               for name in named.removeprefix('=').split()]
+      rows = [p.numel() * shape[0] // shape.numel() for p in parts]
+      state[theirs] = torch.cat([
+          p.reshape(n, -1) if named[0] == '=' else p.reshape(-1, n).T
+          for p, n in zip(parts, rows, strict=True)]).reshape(shape)
+  ours = jax.tree.map(lambda p: p.detach().numpy(), params)
+  jax.tree.map(np.testing.assert_array_equal, ours, torch_weights.params(
+      model, package, {n: p.detach() for n, p in state.items()}, ours))
+  assert set(state) == set(shapes)
   return torch.func.functional_call(module, state, args, kwargs)
 
 

@@ -41,15 +41,8 @@ def test_gated_deltanet(check, negative):
       layer_types=['linear_attention', 'full_attention']), 0)
 
   def theirs(params, x, mask):
-    parts = {f'{short}_proj': peer.linear(params[name]) for short, name in (
-        ('q', 'query'), ('k', 'key'), ('v', 'value'), ('a', 'decay'),
-        ('b', 'beta'), ('g', 'gate'))}
-    return peer.call(layer, {
-        **parts, 'o_proj': peer.linear(params['out'], ins=2),
-        'conv1d': {'weight': taps(params, *QKV)},
-        'o_norm': {'weight': params['norm']['scale']},
-        '': {'A_log': params['log_rate'], 'dt_bias': params['dt_bias']}},
-        x, attention_mask=mask)
+    return peer.apply(layer, 'gated_deltanet', 'transformers', params, x,
+                      attention_mask=mask)
 
   check('transformers',
         gated_deltanet.Mixer(negative_eigenvalues=negative, **ONE_WAY), theirs,
@@ -145,19 +138,9 @@ def time_mix(params, x, mask, layer, first):
       hidden_size=16, head_dim=8, num_heads=2, num_hidden_layers=2,
       decay_low_rank_dim=32, gate_low_rank_dim=32, a_low_rank_dim=32,
       v_low_rank_dim=32), layer)
-  p = params['pass']
-  parts = {f'{n}_proj': peer.linear(p[n]) for n in 'rkv'}
-  parts['o_proj'] = peer.linear(params['out'])
-  for n in 'wagv' if layer else 'wag':
-    parts[f'{n}_lora.lora.0'] = peer.linear(p[f'{n}_down'])
-    parts[f'{n}_lora.lora.2'] = peer.linear(p[f'{n}_up'])
-  parts['g_norm'] = {'weight': p['norm']['scale'], 'bias': p['norm']['bias']}
-  parts[''] = {f'x_{n}': p[f'share_{n}'][None, None] for n in 'rwkvag'}
-  parts[''] |= {'k_k': p['removal'], 'k_a': p['replacement'],
-                'r_k': p['bonus'].reshape(2, 8)}
-  out, _, _, values = peer.call(
-      module, parts, x, torch.zeros(len(x), 2, 8, 8), torch.zeros(len(x), 16),
-      first, mask)
+  out, _, _, values = peer.apply(
+      module, 'rwkv7', 'rwkv7-hf', params, x, torch.zeros(len(x), 2, 8, 8),
+      torch.zeros(len(x), 16), first, mask)
   return out, values
 
 

@@ -17,13 +17,9 @@ def test_linformer(check, sharing):
   x, mask = mixer_oracle.ragged(24, 24, width=16)
 
   def theirs(params, x, mask):
-    e = params['E'][0]
-    f = e if sharing == 'kv' else params['F'][0]
-    return peer.call(module, {
-        **{f'to_{name[0]}': peer.linear(params[name])
-           for name in ('query', 'key', 'value')},
-        '': {'proj_k': e, 'proj_v': f},
-        'to_out': peer.linear(params['out'], 2)}, x)
+    if sharing == 'kv':
+      params = {**params, 'F': params['E']}
+    return peer.apply(module, 'linformer', 'linformer', params, x)
 
   check('linformer', Mixer(
       num_heads=2, qkv_width=16, num_landmarks=5, sharing=sharing,

@@ -15,12 +15,9 @@ def test_multihead_attention(check):
   module = torch.nn.MultiheadAttention(16, 2, batch_first=True).train()
 
   def theirs(params, x, mask):
-    layers = [peer.linear(params[name]) for name in ('query', 'key', 'value')]
-    joined = {f'in_proj_{part}': torch.cat([layer[part] for layer in layers])
-              for part in ('weight', 'bias')}
-    return peer.call(
-        module, {'': joined, 'out_proj': peer.linear(params['out'], 2)},
-        x, x, x, key_padding_mask=~mask, need_weights=False)[0]
+    return peer.apply(
+        module, 'transformer', 'torch', params, x, x, x, key_padding_mask=~mask,
+        need_weights=False)[0]
 
   check('torch', transformer.Mixer(num_heads=2, qkv_width=16), theirs, X, MASK)
 

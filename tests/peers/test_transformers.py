@@ -275,17 +275,8 @@ def test_mamba2(check, groups):
       num_hidden_layers=1), 0).eval()
 
   def theirs(params, x, mask):
-    return peer.call(module, {
-        '': {'dt_bias': params['step_bias'], 'A_log': params['log_rate'],
-             'D': params['skip']},
-        'in_proj': {'weight': torch.cat([
-            peer.linear(params[name])['weight']
-            for name in ('gate', 'inputs', 'step')])},
-        'conv1d': {'weight': params['convolution']['kernel'].T[:, None],
-                   'bias': params['convolution']['bias']},
-        'norm': {'weight': params['norm']['scale'].reshape(-1)},
-        'out_proj': peer.linear(params['out'])}, x,
-                     attention_mask=mask.float())
+    return peer.apply(module, 'mamba2', 'transformers', params, x,
+                      attention_mask=mask.float())
 
   check('transformers', mamba2.Mixer(
       num_heads=4, state_dim=6, groups=groups, direction='causal'),

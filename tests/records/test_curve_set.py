@@ -1,13 +1,14 @@
 """Tests the figure that compares validation accuracies of several runs."""
 
 import json
+import pathlib
 
 import pytest
 from matplotlib import colors
 
 from lra.errors import UserError
 from lra.records import curves
-from tests.helpers import commands
+from tests.helpers import commands, scored
 
 SCORES = {0: {100: 0.2, 200: 0.4, 300: 0.5}, 1: {100: 0.4, 200: 0.5}}
 
@@ -90,6 +91,50 @@ def test_lines_are_named_by_what_differs(tmp_path, axes):
   assert set(lines(ax)) == {'transformer, encoder.width=64',
                             'transformer, encoder.width=128', 'local'}
   assert len({colors.to_hex(line.get_color()) for line in ax.lines}) == 3
+
+
+def _of_runs(ax):
+  """Returns {label: points} of lines without those of baselines."""
+  return {name: points for name, points in lines(ax).items()
+          if not name.startswith('baseline')}
+
+
+def _record(path, seed, accuracy, config, **changes):
+  """Writes a record with best step 200 whose validation has this accuracy."""
+  record = json.loads((pathlib.Path(__file__).parents[1] / 'report' / 'data'
+                       / 'result.json').read_text())
+  right = round(accuracy * 10)
+  scores = scored.of([[right, 10 - right], [0, 0]])
+  record |= {'val': scores, 'test': scores, 'best_step': 200, 'seed': seed}
+  record['config'] |= {**config, 'seed': seed}
+  path.write_text(json.dumps(record | changes))
+  return path
+
+
+def test_records_are_points_at_their_step(tmp_path, axes):
+  paths = [_record(tmp_path / f'{seed}.json', seed, accuracy, {})
+           for seed, accuracy in ((0, 0.5), (1, 0.7))]
+  ax = axes(*paths)
+  (name, points), = _of_runs(ax).items()
+  assert name.endswith('(2 seeds)')
+  assert sorted(points) == [(200, pytest.approx(50)), (200, pytest.approx(70))]
+  assert 'bands' not in ax.get_title() and 'diamonds' in ax.get_title()
+  bad = _record(tmp_path / 'x.json', 0, 0.5, {}, val=None)
+  with pytest.raises(UserError, match='x.json has no validation accuracy'):
+    axes(bad)
+
+
+def test_a_record_has_the_colour_of_its_runs(tmp_path, axes):
+  path = _record(tmp_path / 'r.json', 5, 0.6, {})
+  run = make(tmp_path / 'run')
+  config = json.loads(path.read_text())['config']
+  (run / 'config.json').write_text(json.dumps(config | {'seed': 0}))
+  ax = axes(run, path)
+  drawn = [line for line in ax.lines if len(line.get_xdata()) in (1, 3)]
+  assert len(drawn) == 2
+  assert len({line.get_color() for line in drawn}) == 1
+  labels = ax.get_legend_handles_labels()[1]
+  assert sum('2 seeds' in label for label in labels) == 1
 
 
 @pytest.mark.parametrize('fields, columns', [

@@ -1,0 +1,73 @@
+"""Exports the model of a run as a folder that others can load."""
+
+import json
+import os
+import pathlib
+
+from lra import files
+from lra.cli import repeat
+from lra.errors import UserError
+from lra.records import result
+from lra.report import card, publish
+from lra.system import hub
+
+_ENVIRONMENT = ('dtype', 'data_fingerprint', 'data_origin', 'model_sha256')
+
+
+def export(folder: pathlib.Path, run: pathlib.Path,
+           push: str | None = None) -> str:
+  """Writes the folder in the form of Hugging Face's hub, all or nothing.
+
+  It has the config, the parameters, the forward function, the result and a
+  model card. The first and the fourth are without paths.
+
+  Args:
+    folder: the folder to write.
+    run: directory of a finished run.
+    push: if given, USER/NAME of the model to upload it as.
+
+  Returns:
+    A description of what was written.
+
+  Raises:
+    UserError: the folder exists or cannot be written, the run has no test
+      score, a library is missing, `api.load` raises it, or the upload fails.
+  """
+  from lra import api
+  from lra.training import stablehlo, weights
+  if os.path.lexists(folder):
+    raise UserError(f'{folder} exists already: give a new folder.')
+  hub.need('safetensors', weights.NAME)
+  hub.need('flatbuffers', stablehlo.NAME)
+  if push:
+    hub.check_push(push)
+  recorded = result.classified(run)
+  trained = api.load(run)
+  config = {**files.read_json(run / 'config.json'), 'data_dir': ''}
+  recorded = publish.shared(recorded)
+  scored = {'params': trained.params, 'constants': trained.constants}
+  forward, any_batch = stablehlo.forward(trained.program, scored)
+  shape, dtype = trained.program.objective.shapes(
+      *([] if any_batch else [1]))['tokens']
+  size = ', '.join([*['batch'] * any_batch, *map(str, shape)])
+  files.write_folder(folder, {
+      'config.json': _json(config),
+      'result.json': _json(recorded.fields),
+      'env.json': _json({
+          name: getattr(recorded, name) for name in _ENVIRONMENT}),
+      weights.NAME: weights.save(scored, trained.step),
+      stablehlo.NAME: forward,
+      'README.md': card.text(
+          recorded, repeat.command(recorded), f'{dtype} [{size}]').encode()})
+  lines = [f'wrote {folder}: {recorded.model} on {recorded.task}, parameters '
+           f'of step {trained.step}']
+  if not any_batch:
+    lines.append(f'{stablehlo.NAME} takes one example at a time: this model '
+                 'has no program for batches of any size.')
+  if push:
+    lines.append(f'uploaded to {hub.push(folder, push)}')
+  return '\n'.join(lines)
+
+
+def _json(value):
+  return (json.dumps(value, indent=1, sort_keys=True) + '\n').encode()

@@ -1,0 +1,125 @@
+"""Writes the model card of an exported run: scores, origin, how to use it.
+
+The front matter is YAML in the form of Hugging Face's model cards. Its values
+are written as JSON, which YAML includes.
+"""
+
+import json
+
+from lra import tasks
+from lra.formats import count, percent
+from lra.records.result import Result
+from lra.report import catalogue
+from lra.report.markdown import code, escape, table
+from lra.report.rows import Row
+
+# License of this project. Its user may release a model under another one.
+LICENSE = 'apache-2.0'
+_USE = '''\
+## Use
+
+```python
+import lra
+
+model = lra.load('FOLDER')  # or 'hf:USER/NAME'
+{predict}model.evaluate('test')
+```
+
+`model.stablehlo` is the forward function. It needs `pip install jax flatbuffers
+safetensors`, but not this project's code:
+
+```python
+import pathlib
+import jax
+from safetensors.numpy import load_file
+
+forward = jax.export.deserialize(bytearray(
+    pathlib.Path('model.stablehlo').read_bytes()))
+tokens = ...  # {inputs}, 0 at padding
+logits = forward.call(load_file('model.safetensors'), tokens)
+```
+'''
+
+
+def text(run: Result, command: str, inputs: str) -> str:
+  """Returns the card, README.md of the exported folder.
+
+  Args:
+    run: the finished run of a classifier, without paths.
+    command: the command that trains it, see `lra.cli.repeat`.
+    inputs: dtype and shape of the inputs of the forward function.
+  """
+  entry = next((e for e in catalogue.read() if e.name == run.model), None)
+  task = tasks.get(run.task)
+  about = [f'{entry.title}: {entry.summary}', entry.source] if entry else []
+  return '\n'.join([
+      *_front(run, task),
+      f'# {run.model} on {run.task}', '',
+      *(f'{escape(line)}\n' for line in about),
+      f'It was trained with seed {run.seed} under the protocol '
+      f'{code(run.protocol)} of Long Range Arena ({task.seq_len} tokens, '
+      f'{task.num_classes} classes).', '',
+      '## Scores', '', _scores(run), '',
+      'The interval is Wilson\'s, over test examples: it does not allow for '
+      'other seeds.', '',
+      *(['Baselines are methods without a neural network.', '',
+         _baselines(run), ''] if run.baselines else []),
+      '## Training', '', _origin(run), '',
+      'This command trains it:', '', '```sh', command, '```', '',
+      _USE.replace('{inputs}', inputs).replace(
+          '{predict}', 'model.predict([...])\n' * (not task.probe))])
+
+
+def _front(run, task):
+  """Yields the lines of the front matter."""
+  kind = ('image' if task.image else 'token' if task.probe else
+          'text') + '-classification'
+  yield '---'
+  for name, value in (
+      ('license', LICENSE), ('library_name', 'lra'),
+      ('tags', ['long-range-arena', 'lra', 'jax', 'flax', run.model]),
+      ('datasets', [run.task]), ('metrics', ['accuracy']),
+      ('model-index', [{
+          'name': f'{run.model}-{run.task}',
+          'results': [{
+              'task': {'type': kind},
+              'dataset': {'type': run.task, 'name': task.title or run.task,
+                          'split': 'test'},
+              'metrics': [{'type': 'accuracy', 'name': 'test accuracy',
+                           'value': run.test.accuracy}]}]}])):
+    yield f'{name}: {json.dumps(value)}'
+  yield from ('---', '')
+
+
+def _scores(run):
+  row = Row([run])
+  ends = [percent(end, row.digits)
+          for end in (row.interval.low, row.interval.high)]
+  lines = [
+      ('test accuracy', f'{percent(run.test.accuracy, row.digits)}%'),
+      ('95% interval', f'{ends[0]}% to {ends[1]}%'),
+      ('test examples', count(run.test.examples)),
+      *([('validation accuracy', f'{percent(run.val.accuracy, row.digits)}%')]
+        if run.val else []),
+      *((f'accuracy on {length} tokens', f'{percent(found.accuracy)}%')
+        for length, found in run.longer.items())]
+  return table(['score', 'value'], lines)
+
+
+def _baselines(run):
+  return table(['baseline', 'test accuracy'], [
+      (name, f'{percent(accuracy)}%') for name, accuracy in sorted(
+          run.baselines.items(), key=lambda item: -item[1])])
+
+
+def _origin(run):
+  commit = run.git_commit and run.git_commit + ' (modified)' * bool(
+      run.git_dirty)
+  return table(['field', 'value'], [
+      ('commit', commit or 'unknown'),
+      ('steps', count(run.steps)),
+      ('parameters', count(run.num_params)),
+      ('dtype', run.dtype), ('kernel', run.kernel or 'unknown'),
+      ('device', run.device),
+      ('data', f'{run.data_origin or "unknown"}, {run.data_fingerprint[:8]}'),
+      *([('search', run.search.text)] if run.search else [])])

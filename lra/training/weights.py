@@ -1,0 +1,87 @@
+"""Keeps the parameters of a model in one file in the form of safetensors.
+
+Names join the places in the tree by dots, as in
+`params.encoder.block_0.mixer.query.kernel`. The file's metadata hold the step
+of the parameters and a checksum, since the form has none of its own.
+"""
+
+import json
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+
+from lra import files
+from lra.errors import UserError
+from lra.system import hub
+from lra.training import checkpoint_io
+
+NAME = 'model.safetensors'
+_ABOUT = 'lra'  # the name of our metadata
+
+
+def names(tree: Any) -> list[str]:
+  """Returns the dotted names of a tree's leaves, in JAX's order."""
+  return [jax.tree_util.keystr(path, simple=True, separator='.')
+          for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def save(scored: Any, step: int) -> bytes:
+  """Returns the content of a file with these arrays.
+
+  Args:
+    scored: tree of arrays, such as `params` and `constants` of a model.
+    step: number of updates that made the parameters.
+
+  Raises:
+    UserError: the library safetensors is not installed.
+  """
+  safetensors = hub.need('safetensors.numpy', NAME)
+  arrays = map(np.asarray, jax.tree.leaves(scored))
+  # The library writes several metadata in any order.
+  about = json.dumps({'step': step, 'checksum': checkpoint_io.checksum(scored)})
+  return safetensors.save(
+      dict(zip(names(scored), arrays, strict=True)), {_ABOUT: about})
+
+
+def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
+  """Returns the arrays of a file as a tree, and their step.
+
+  Args:
+    path: the file.
+    like: tree of the expected shapes, dtypes and shardings.
+
+  Raises:
+    UserError: the file is damaged, is of another program or has other arrays,
+      or the library safetensors is not installed.
+  """
+  safetensors = hub.need('safetensors', NAME)
+  try:
+    files.opened(path).close()  # a pipe would block
+    with safetensors.safe_open(path, 'numpy') as f:
+      about = json.loads((f.metadata() or {}).get(_ABOUT, '{}'))
+      found = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118
+  except (OSError, safetensors.SafetensorError, ValueError, KeyError) as e:
+    raise _damaged(path, getattr(e, 'strerror', None) or e) from e
+  if not isinstance(about, dict) or not isinstance(about.get('step'), int):
+    raise UserError(f'{path} was not written by --export: give a folder that '
+                    '--export wrote.')
+  ours = dict(zip(names(like), jax.tree.leaves(like), strict=True))
+  difference = checkpoint_io.difference(
+      *({name: (tuple(x.shape), np.dtype(x.dtype).name)
+         for name, x in arrays.items()} for arrays in (found, ours)))
+  if difference:
+    raise UserError(
+        f'{path} is not of the config.json beside it: {difference}. Undo the '
+        'change of one of them, or export the run again.')
+  made = jax.tree.unflatten(jax.tree.structure(like), [
+      jax.device_put(found[name], x.sharding) for name, x in ours.items()])
+  if checkpoint_io.checksum(made) != about.get('checksum'):
+    raise _damaged(path, 'its checksum is wrong')
+  return made, about['step']
+
+
+def _damaged(path, why):
+  return UserError(f'{path} is damaged ({why}): get it again, or export the '
+                   'run again.')
