@@ -6,6 +6,7 @@ import pathlib
 
 from lra import files
 from lra.cli import repeat
+from lra.config import identity
 from lra.errors import UserError
 from lra.records import result
 from lra.report import card, publish
@@ -43,7 +44,7 @@ def export(folder: pathlib.Path, run: pathlib.Path,
     hub.check_push(push)
   recorded = result.classified(run)
   trained = api.load(run)
-  config = {**files.read_json(run / 'config.json'), 'data_dir': ''}
+  config = identity.without_paths(files.read_json(run / 'config.json'))
   recorded = publish.shared(recorded)
   scored = {'params': trained.params, 'constants': trained.constants}
   forward, any_batch = stablehlo.forward(trained.program, scored)

@@ -58,6 +58,10 @@ def command(run: Result, seeds: Sequence[int] = ()) -> str:
 def _flags(run, made):
   """Returns the flags that turn the config of a file into that of the run."""
   wanted = _wanted(run)
+  if run.config.get('init_source') and not (
+      wanted['init_from'] or wanted['pretrain.objective']):
+    raise UserError('it starts from a run whose folder is not recorded, of the '
+                    f'config {run.config["init_source"]}.')
   # Seeds share the cached config, unless a file derives fields from the seed.
   changes = {'seed': run.seed} if _follows_seed(run.model) else {}
   for _ in range(_ROUNDS):
@@ -89,9 +93,13 @@ def _shown(flags):
 
 
 def _fields(run: Result) -> dict[str, Any]:
-  """Returns {dotted field: value} of its config, without the data folder."""
+  """Returns {dotted field: value} of its config, without those of one user.
+
+  The program sets `init_source` itself.
+  """
   sized = identity.with_sizes(identity.flatten(run.config))
-  return {name: value for name, value in sized.items() if name != 'data_dir'}
+  return {name: value for name, value in sized.items()
+          if name not in ('data_dir', 'init_source')}
 
 
 def _wanted(run):

@@ -10,6 +10,7 @@ earlier versions.
 import hashlib
 import json
 import pathlib
+import re
 from typing import Any
 
 from lra.config import fields
@@ -112,6 +113,22 @@ def _plain(value):
   if type(value) in (str, int, float, bool, type(None)):
     return value
   return json.loads(json.dumps(value))
+
+
+def without_paths(config: dict) -> dict:
+  """Returns a config without the folders of one user, for others to read.
+
+  `init_from` stays if it names a config: then anyone can train that run.
+  """
+  kept = config.get('init_from', '')
+  public = {'data_dir': '', 'init_from': kept if names_config(kept) else ''}
+  return {**config, **{name: value for name, value in public.items()
+                       if name in config}}
+
+
+def names_config(init_from: str) -> bool:
+  """Returns whether `config.init_from` names a config, not a path of a run."""
+  return bool(re.match(r'\S+\.py:\S', init_from))
 
 
 def experiment(config: dict) -> dict:

@@ -304,9 +304,6 @@ def _check_init(config):
   if config.init_rules and not config.init_from:
     raise UserError('config.init_rules means nothing without config.init_from: '
                     'name the run to start from.')
-  if config.init_source and not (config.init_from or phase.objective):
-    raise UserError('config.init_source is set by the program: give '
-                    'config.init_from instead.')
   if config.init_from and phase.objective:
     raise UserError('config.init_from and config.pretrain.objective both set '
                     'the first parameters: leave one out.')

@@ -10,9 +10,6 @@ from lra.config.fields import FIELDS
 from lra.errors import UserError
 from lra.experiment import loader
 
-# Form of a config file and its task, as in --config.
-_CONFIG = re.compile(r'\S+\.py:\S')
-
 
 def experiment(config):
   """Returns the experiment of the source; None if it is a path, or missing.
@@ -26,7 +23,7 @@ def experiment(config):
   from lra.experiment.experiment import resolve  # imports this file
   if config.pretrain.objective:
     return resolve(_first_phase(config))
-  if not _CONFIG.match(config.init_from):
+  if not identity.names_config(config.init_from):
     return None
   file, *changes = grid.words(config.init_from)
   return resolve(loader.made_by([

@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from lra import files, paths, tasks
+from lra.config import identity
 from lra.errors import UserError
 from lra.formats import percent, points, quantity
 from lra.records import result
@@ -315,11 +316,12 @@ def _reproduced(before, now):
 def shared(run: Result) -> Result:
   """Returns a result without paths, which name users, for its record.
 
-  The data folder is not part of a run's identity (`lra.config.identity`).
+  These are not part of a run's identity (`lra.config.identity`).
   """
   public = {}
-  if run.config.get('data_dir'):
-    public['config'] = {**run.config, 'data_dir': ''}
+  config = identity.without_paths(run.config)
+  if config != run.config:
+    public['config'] = config
   flags = list(dict.fromkeys(
       flag if re.match('[A-Z_]+=', flag) else machine.shown_flag(flag)
       for flag in run.xla_flags))

@@ -101,6 +101,10 @@ def read(config, program: Program) -> WarmStart:
       `init_source`; a rule leaves an array out, names one that the source
       lacks or that has another shape, or matches nothing.
   """
+  if not (config.init_from or config.pretrain.objective):
+    raise UserError(
+        f'config.init_source={config.init_source} does not say where the '
+        'parameters are: give config.init_from instead.')
   folder = source.folder(config)
   found = source.of_path(folder)
   if found != config.init_source:

@@ -103,7 +103,25 @@ def test_an_installed_program_has_another_name(monkeypatch):
       paths.ROOT / 'configs' / 'simpletron.py')
 
 
-def test_where_data_was_is_nobody_elses_matter():
+def test_a_run_from_a_folder_has_no_command_and_one_from_a_config_has():
+  run = changed(init_source='0123abcd')
+  assert 'No command' in repeat.command(run) and '0123abcd' in (
+      repeat.command(run))
+  run = changed(init_source='0123abcd', init_from='configs/fnet.py:listops')
+  flags = shlex.split(repeat.command(run))
+  assert '--config.init_from=configs/fnet.py:listops' in flags
+  assert not any('init_source' in flag for flag in flags)
+
+
+def test_records_have_no_folder_of_one_user():
+  config = {'init_from': '/home/me/run', 'data_dir': '/data', 'task': 'text'}
+  assert identity.without_paths(config) == {
+      'init_from': '', 'data_dir': '', 'task': 'text'}
+  config['init_from'] = 'configs/fnet.py:text train.steps=9'
+  assert identity.without_paths(config)['init_from'] == config['init_from']
+
+
+def test_the_data_folder_is_not_in_a_command():
   assert '/home' not in repeat.command(changed(data_dir='/home/somebody'))
 
 

@@ -86,7 +86,7 @@ def test_rules_that_cannot_hold_are_named(rules, culprit):
 
 
 @pytest.mark.parametrize('fields', [
-    dict(init_rules=(('a', 'a'),)), dict(init_source='0123abcd'),
+    dict(init_rules=(('a', 'a'),)),
     dict(init_from='nowhere'), dict(init_from='configs/nowhere.py:listops'),
     dict(init_from='.', init_rules=('a',)),
     dict(init_from='.', init_rules=(('(', 'a'),)),
