@@ -115,6 +115,10 @@ MODELS = flags.DEFINE_list(
 TEST = flags.DEFINE_boolean(
     'test', True, 'Score the test split at the end. --notest only trains and '
     'validates; the same command without it then scores the test split.')
+SHOW_TEST = flags.DEFINE_boolean(
+    'show_test', True, 'Print test scores. A sweep that compares settings '
+    'turns this off for its runs and prints the test score of the best setting '
+    'by validation.')
 COMPILE_ONLY = flags.DEFINE_boolean(
     'compile_only', False, 'Compile the steps of --config into --compile_cache '
     'and do not train.')
@@ -230,8 +234,8 @@ COMMANDS = {
     'export': ('push',),
     command.CONFIG.name: (
         'compile_only', 'coordinator', 'distributed', 'grid', 'num_processes',
-        'print_config', 'process_id', 'profile', 'seeds', 'test', 'workdir',
-        *_RUNS),
+        'print_config', 'process_id', 'profile', 'seeds', 'show_test', 'test',
+        'workdir', *_RUNS),
 }
 
 _HELP = '''\
