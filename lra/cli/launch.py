@@ -35,6 +35,17 @@ def train(experiment) -> int:
     UserError: something must be corrected. With several runs, the first error
       is raised once all have ended.
   """
+  return train_all(_runs(experiment))
+
+
+def train_all(runs: list, search: result_lib.Search | None = None) -> int:
+  """Trains several runs as `train` does.
+
+  Args:
+    runs: the experiments.
+    search: the search that chose their settings, for their records, which are
+      made only if the flags ask for them.
+  """
   from lra.report import publish
   writers.check(options.LOG.value)
   how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value,
@@ -42,10 +53,10 @@ def train(experiment) -> int:
   if options.PROFILE.value is not None:
     from lra.training import profile
     how['profiled'] = profile.steps(
-        options.PROFILE.value, experiment.config.train.steps)
-  runs = _runs(experiment)
+        options.PROFILE.value, runs[0].config.train.steps)
   _warn_of_form({run.config.model.name for run in runs})
-  recorded = {run.task.name for run in runs if to_record(run.changes)}
+  recorded = {run.task.name for run in runs
+              if to_record(run.changes or search)}
   if recorded:
     distributed.broadcast_from_leader(lambda: publish.check(place(), recorded))
   how['recorded'] = bool(recorded)
@@ -71,7 +82,8 @@ def train(experiment) -> int:
     print(summary(untested if compared else results[-1], folder))
     if result.finished and options.TEST.value:
       with _kept(errors, folder):
-        _record(result, run.changes, to_record(run.changes))
+        _record(result.model_copy(update={'search': search}), run.changes,
+                to_record(run.changes or search))
   if distributed.is_leader():
     ending = options.SHOW_TEST.value and _ending(runs, results)
     if ending:
@@ -134,7 +146,7 @@ def _warn_of_form(names):
       say(f'{problem} Until then --list leaves the model out.')
 
 
-def to_record(changes: dict | None) -> bool:
+def to_record(changes) -> bool:
   """Returns whether the flags ask for a record of a run with these changes."""
   if options.RECORD.value is not None:
     return options.RECORD.value
@@ -171,7 +183,7 @@ def _runs(experiment):
   if told and distributed.is_leader():
     say(told)
   runs = {}
-  for made in _of_grid(experiment, asked, lines):
+  for made in of_grid(experiment, asked, lines):
     for seed in numbers:
       run = made.with_seed(seed)
       if run.folder in runs:
@@ -181,13 +193,18 @@ def _runs(experiment):
   return list(runs.values())
 
 
-def _of_grid(experiment, asked, lines):
+def of_grid(experiment, asked: dict, lines: Iterable[list[str]],
+            flag: str = '--grid') -> list:
   """Returns the experiments of --grid, with the changes of `--config.` flags.
 
   Args:
     experiment: the experiment of --config.
     asked: {field: value} of the `--config.` flags.
     lines: the words of each --grid.
+    flag: the flag that has these words.
+
+  Raises:
+    UserError: they make no config.
   """
   from lra.experiment.experiment import resolve
   given = [f'--config={experiment.made_by}', *(
@@ -198,9 +215,9 @@ def _of_grid(experiment, asked, lines):
     for changes in grid.combinations(words):
       names = [change.partition('=')[0] for change in changes]
       if 'seed' in names:
-        raise UserError('--grid does not take seed: use --seeds=0-4.')
+        raise UserError(f'{flag} does not take seed: use --seeds=0-4.')
       for name in filter(asked.__contains__, names):
-        raise UserError(f'--grid and --config.{name} both set {name}: leave '
+        raise UserError(f'{flag} and --config.{name} both set {name}: leave '
                         'out one of them.')
       try:
         made.append(resolve(loader.made_by(
@@ -208,7 +225,7 @@ def _of_grid(experiment, asked, lines):
                             made_by=experiment.made_by))
       except (flags.Error, ValueError, UserError) as e:
         said = ' '.join(str(e).split())
-        raise UserError(f'--grid: {said}{grid.hint(changes, said)}') from e
+        raise UserError(f'{flag}: {said}{grid.hint(changes, said)}') from e
   return made or [experiment]
 
 
@@ -231,7 +248,7 @@ def _trained(runs, how, errors):
   for run in runs:
     folder = run.folder
     with _kept(errors, folder):
-      result = _result(folder)
+      result = result_in(folder)
       if result is None or result.status not in ended:
         left.append(run)
       else:
@@ -279,7 +296,7 @@ def _warn_of_edits(left, done):
        if any(run.folder.glob('checkpoints/last/[0-9]*'))), provenance.GOES_ON)
 
 
-def _result(folder):
+def result_in(folder):
   """Returns the result in a run directory, None if there is none.
 
   Only the leader reads it: in a shared folder another machine may see the file
@@ -302,10 +319,11 @@ def _record(result, changes, recorded):
     publish.publish(result, place(), replace=options.REPLACE.value)
     print(f'Records are in {options.RESULTS_DIR.value}.')
   elif options.RECORD.value is None:
-    print(f'Not on the leaderboard, because the settings differ from the '
-          f'protocol {result.protocol} '
-          f'({rows.departures(changes, result.config)}): '
-          '--record adds it, in a table of its own.')
+    why = 'its settings were searched' if result.search else (
+        f'the settings differ from the protocol {result.protocol} '
+        f'({rows.departures(changes, result.config)})')
+    print(f'Not on the leaderboard, because {why}: --record adds it, in a '
+          'table of its own.')
 
 
 def _ending(runs, results):

@@ -43,8 +43,11 @@ def of(settings: Sequence[Sequence[Result]]) -> Best:
   found = [i for i, mean in enumerate(means) if mean is not None]
   # Means of floats that should be equal may differ in their last digits.
   return Best(min(found, default=None, key=lambda i: (
-      -round(means[i], 9), statistics.fmean(run.val.loss for run in settings[i]), i)),
-              means)
+      -round(means[i], 9), _loss(settings[i]), i)), means)
+
+
+def _loss(runs):
+  return statistics.fmean(run.val.loss for run in runs)
 
 
 def _mean(scores):
