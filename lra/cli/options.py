@@ -275,6 +275,7 @@ Train a model and score it. The same command resumes a stopped run.
   --config={model}:listops --config.train.steps=100   a field
   --config=...:listops --seeds=0-4               several seeds
   --config=...:listops --grid='train.learning_rate=[0.02,0.05]'
+  --config=...:listops --search=optuna --space='train.learning_rate=log(1e-4,1)'
   --config=...:listops --print_config            fields, with their meaning
 
 Train many configs, each with its seeds.
