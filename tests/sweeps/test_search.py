@@ -70,13 +70,13 @@ def test_draws_depend_on_the_seed_and_the_accuracies_alone():
 
 
 def test_draws_are_near_the_best_ones():
-  """Random settings are within a tenfold of 0.01 in half of the cases."""
+  """The best is at 10^-0.5; random settings are 1.5 powers of ten from it."""
   study, errors = search.Study(search.space('a=log(1e-4,1)'), 0), []
   for trial in study.trials(40):
     rate = float(trial.changes[0].removeprefix('a='))
-    errors.append(abs(math.log10(rate) + 2))
+    errors.append(abs(math.log10(rate) + 0.5))
     trial.tell(1 - errors[-1] / 4)
-  assert all(error <= 2.01 for error in errors)
+  assert all(error <= 3.51 for error in errors)
   assert statistics.median(errors[20:]) < 0.5 * statistics.median(errors[:10])
 
 
