@@ -228,7 +228,8 @@ def test_without_a_test_a_search_only_chooses(runs):
   assert not runs.published
 
 
-@pytest.mark.parametrize('kills', [1, 13, 20])
+@pytest.mark.parametrize('kills', [
+    13, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 20))])
 def test_a_killed_search_resumes_to_the_same_choice(
     runs, tmp_path, monkeypatch, capsys, kills):
   runs.left = kills
