@@ -15,6 +15,7 @@ from lra.errors import UserError
 from lra.experiment import loader, source
 from lra.formats import percent
 from lra.records import result as result_lib
+from lra.sweeps import best
 from lra.system import distributed, signals
 from lra.system.terminal import say
 from lra.training import writers
@@ -34,6 +35,17 @@ def train(experiment) -> int:
     UserError: something must be corrected. With several runs, the first error
       is raised once all have ended.
   """
+  return train_all(_runs(experiment))
+
+
+def train_all(runs: list, search: result_lib.Search | None = None) -> int:
+  """Trains several runs as `train` does.
+
+  Args:
+    runs: the experiments.
+    search: the search that chose their settings, for their records, which are
+      made only if the flags ask for them.
+  """
   from lra.report import publish
   writers.check(options.LOG.value)
   how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value,
@@ -41,17 +53,18 @@ def train(experiment) -> int:
   if options.PROFILE.value is not None:
     from lra.training import profile
     how['profiled'] = profile.steps(
-        options.PROFILE.value, experiment.config.train.steps)
-  runs = _runs(experiment)
+        options.PROFILE.value, runs[0].config.train.steps)
   _warn_of_form({run.config.model.name for run in runs})
-  recorded = {run.task.name for run in runs if to_record(run.changes)}
+  recorded = {run.task.name for run in runs
+              if to_record(run.changes or search)}
   if recorded:
     distributed.broadcast_from_leader(lambda: publish.check(place(), recorded))
   how['recorded'] = bool(recorded)
   code = _train_sources(runs, how)
   if code:
     return code
-  codes, finished, validated, errors = [], [], [], []
+  compared = _several(runs) or not options.SHOW_TEST.value
+  codes, results, errors = [], [], []
   for run, result in _ended(_trained(runs, how, errors), errors):
     folder = run.folder
     codes.append(EXIT['stopped' if result is None else result.status])
@@ -63,18 +76,18 @@ def train(experiment) -> int:
     if result is None:
       print(f'not begun: {folder}')
       continue
-    if not options.TEST.value:  # an earlier command may have tested it
-      result = result.model_copy(update={'test': None, 'longer': {}})
-      validated.append(result)
-    print(summary(result, folder))
+    untested = result.model_copy(update={'test': None, 'longer': {}})
+    # An earlier command may have tested the run.
+    results.append(result if options.TEST.value else untested)
+    print(summary(untested if compared else results[-1], folder))
     if result.finished and options.TEST.value:
-      finished.append(result)
       with _kept(errors, folder):
-        _record(result, run.changes, to_record(run.changes))
+        _record(result.model_copy(update={'search': search}), run.changes,
+                to_record(run.changes or search))
   if distributed.is_leader():
-    print(_over_grid(finished), end='')
-    if len(validated) == len(runs):
-      print(_best(validated), end='')
+    ending = options.SHOW_TEST.value and _ending(runs, results)
+    if ending:
+      print(ending)
   distributed.barrier()  # the leader may have waited for the page
   # The same command resumes stopped runs, and then the error is raised again.
   if errors and EXIT['stopped'] not in codes:
@@ -133,7 +146,7 @@ def _warn_of_form(names):
       say(f'{problem} Until then --list leaves the model out.')
 
 
-def to_record(changes: dict | None) -> bool:
+def to_record(changes) -> bool:
   """Returns whether the flags ask for a record of a run with these changes."""
   if options.RECORD.value is not None:
     return options.RECORD.value
@@ -170,7 +183,7 @@ def _runs(experiment):
   if told and distributed.is_leader():
     say(told)
   runs = {}
-  for made in _of_grid(experiment, asked, lines):
+  for made in of_grid(experiment, asked, lines):
     for seed in numbers:
       run = made.with_seed(seed)
       if run.folder in runs:
@@ -180,13 +193,18 @@ def _runs(experiment):
   return list(runs.values())
 
 
-def _of_grid(experiment, asked, lines):
+def of_grid(experiment, asked: dict, lines: Iterable[list[str]],
+            flag: str = '--grid') -> list:
   """Returns the experiments of --grid, with the changes of `--config.` flags.
 
   Args:
     experiment: the experiment of --config.
     asked: {field: value} of the `--config.` flags.
     lines: the words of each --grid.
+    flag: the flag that has these words.
+
+  Raises:
+    UserError: they make no config.
   """
   from lra.experiment.experiment import resolve
   given = [f'--config={experiment.made_by}', *(
@@ -197,9 +215,9 @@ def _of_grid(experiment, asked, lines):
     for changes in grid.combinations(words):
       names = [change.partition('=')[0] for change in changes]
       if 'seed' in names:
-        raise UserError('--grid does not take seed: use --seeds=0-4.')
+        raise UserError(f'{flag} does not take seed: use --seeds=0-4.')
       for name in filter(asked.__contains__, names):
-        raise UserError(f'--grid and --config.{name} both set {name}: leave '
+        raise UserError(f'{flag} and --config.{name} both set {name}: leave '
                         'out one of them.')
       try:
         made.append(resolve(loader.made_by(
@@ -207,7 +225,7 @@ def _of_grid(experiment, asked, lines):
                             made_by=experiment.made_by))
       except (flags.Error, ValueError, UserError) as e:
         said = ' '.join(str(e).split())
-        raise UserError(f'--grid: {said}{grid.hint(changes, said)}') from e
+        raise UserError(f'{flag}: {said}{grid.hint(changes, said)}') from e
   return made or [experiment]
 
 
@@ -230,7 +248,7 @@ def _trained(runs, how, errors):
   for run in runs:
     folder = run.folder
     with _kept(errors, folder):
-      result = _result(folder)
+      result = result_in(folder)
       if result is None or result.status not in ended:
         left.append(run)
       else:
@@ -278,7 +296,7 @@ def _warn_of_edits(left, done):
        if any(run.folder.glob('checkpoints/last/[0-9]*'))), provenance.GOES_ON)
 
 
-def _result(folder):
+def result_in(folder):
   """Returns the result in a run directory, None if there is none.
 
   Only the leader reads it: in a shared folder another machine may see the file
@@ -301,76 +319,36 @@ def _record(result, changes, recorded):
     publish.publish(result, place(), replace=options.REPLACE.value)
     print(f'Records are in {options.RESULTS_DIR.value}.')
   elif options.RECORD.value is None:
-    print(f'Not on the leaderboard, because the settings differ from the '
-          f'protocol {result.protocol} '
-          f'({rows.departures(changes, result.config)}): '
-          '--record adds it, in a table of its own.')
+    why = 'its settings were searched' if result.search else (
+        f'the settings differ from the protocol {result.protocol} '
+        f'({rows.departures(changes, result.config)})')
+    print(f'Not on the leaderboard, because {why}: --record adds it, in a '
+          'table of its own.')
 
 
-def _over_grid(results):
-  """Returns the lines of `over_seeds` for all configs.
+def _ending(runs, results):
+  """Returns the best setting by validation, or the mean over seeds, in words.
 
-  With several configs, each line begins with the fields that differ.
-  """
-  groups = {}
-  for result in results:
-    groups.setdefault(identity.config_hash(result.config), []).append(result)
-  if len(groups) <= 1:
-    return over_seeds(results)
-  configs = [group[0].config for group in groups.values()]
-  flat = map(identity.flatten, configs)
-  varied = [name for name in identity.varied(configs) if name != 'seed']
-  return ''.join(
-      f'{", ".join(f"{name} {values.get(name)}" for name in varied)}: {line}'
-      for values, line in zip(
-          flat, map(over_seeds, groups.values()), strict=True) if line)
-
-
-def _best(results):
-  """Returns a line with the best setting of --grid by validation, or ''.
-
-  The mean over seeds decides, then the first setting. A run that has not ended
-  leaves all open; one whose loss was not finite counts as accuracy 0.
+  With several settings the result is '' until each run has ended.
 
   Args:
-    results: the results of all runs.
+    runs: the experiments.
+    results: the results of those that have one.
   """
-  groups = {}
-  for result in results:
-    scored = result.status != 'diverged' and result.val
-    groups.setdefault(identity.config_hash(result.config), []).append(
-        getattr(scored, 'accuracy', 0.0))
-  if len(groups) < 2 or any(
+  groups = best.settings(results)
+  if not _several(runs):
+    scored = groups[0] if groups and options.TEST.value else []
+    return best.tested(scored) if len(scored) > 1 else ''
+  if len(results) < len(runs) or any(
       result.status not in result_lib.SEARCHED for result in results):
     return ''
-  means = {key: sum(group) / len(group) for key, group in groups.items()}
-  best = max(means, key=means.get)
-  values = next(identity.flatten(result.config) for result in results
-                if identity.config_hash(result.config) == best)
-  chosen = ' '.join(
-      f'--config.{name}={values[name]}' for name in identity.varied(
-          [result.config for result in results]) if name != 'seed')
-  return (f'Best of {len(groups)} by validation ({percent(means[best])}%): '
-          f'{chosen}; without --notest it is tested.\n')
+  more = '' if options.TEST.value else '; without --notest it is tested'
+  return f'B{best.text(groups)[1:]}{more}'
 
 
-def over_seeds(results: list[result_lib.Result]) -> str:
-  """Returns a line with the mean of several seeds and its interval.
-
-  Returns '' if fewer than two seeds have scores.
-  """
-  scored = [r for r in results if getattr(r.test, 'examples', None)]
-  if len(scored) < 2:
-    return ''
-  from lra import formats
-  from lra.report.rows import Row
-  row = Row(scored)
-  known = row.interval
-  mean, low, high = (f'{formats.percent(x, row.digits)}%' for x in (
-      row.mean, known.low, known.high))
-  of = 'of the mean' if known.over_seeds else 'by the test examples alone'
-  return (f'{len(scored)} seeds: test accuracy {mean} (95% interval {of} {low} '
-          f'to {high})\n')
+def _several(runs):
+  """Returns whether runs have several settings, which are to be compared."""
+  return len({identity.config_hash(run.config.to_dict()) for run in runs}) > 1
 
 
 def check_finished(folder: pathlib.Path, config: dict,
@@ -409,7 +387,8 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
   if result.test is None and result.status in ('ok', 'validated'):
     accuracy = getattr(result.val, 'accuracy', None)
     lines.append(f'validation accuracy {percent(accuracy)}% (checkpoint of '
-                 f'step {result.best_step}), not tested')
+                 f'step {result.best_step})'
+                 f'{", not tested" * (result.status == "validated")}')
   if result.test:
     accuracy = getattr(result.test, 'accuracy', None)
     score = (f'loss {result.test.loss:.4f}' if accuracy is None

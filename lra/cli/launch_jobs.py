@@ -56,7 +56,8 @@ def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
   with signals.later('once the jobs have stopped'):
     made = cluster.Here(folder, arguments, **how)
     _say(arguments, folder)
-    codes = made.wait(progress.Live(entries, sys.stdout).draw)
+    codes = made.wait(progress.Live(
+        entries, sys.stdout, whole=whole).draw)
   for shard, code in zip(shards, codes, strict=True):
     if runner.is_bug(code):
       broken.update(entry.line for entry in sweep.shard(whole, shard))

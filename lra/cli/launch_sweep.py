@@ -8,7 +8,7 @@ from absl import flags
 
 from lra.cli import launch, launch_jobs, options
 from lra.errors import BUG, UserError
-from lra.sweeps import bundle, plan, progress, runner, sweep
+from lra.sweeps import best, bundle, plan, progress, runner, sweep
 from lra.system import signals
 from lra.training import writers
 
@@ -70,7 +70,7 @@ def _run(whole, entries, began):
     return 0
   launch.warn_of_edits((entry.folder, entry.result()[0]) for entry in entries)
   if options.STATUS.value:
-    progress.show(entries, sys.stdout, records)
+    progress.show(entries, sys.stdout, records, whole)
     return 0
   extra = tuple(flags.FLAGS[name].serialize() for name in _PASSED_ON
                 if flags.FLAGS[name].value not in (None, []))
@@ -80,8 +80,13 @@ def _run(whole, entries, began):
     if stopped is None:
       return 0
   else:
+    if any(len(unit) > 1 for unit in best.units(whole)):
+      extra = (*extra, '--noshow_test')
     stopped = _in_turn(entries, extra, began, broken)
-  print(progress.table([progress.of(entry) for entry in entries]), flush=True)
+  print(progress.text(entries, whole=whole), flush=True)
+  for unit in best.units(entries):
+    if len(unit) == 1 and len(unit[0]) > 1:
+      _print_mean(*unit)
   left = sweep.left(entries, launch.is_recorded)
   if left and not stopped:
     said = sweep.failure(left, len(entries), broken)
@@ -90,6 +95,14 @@ def _run(whole, entries, began):
     print(f'error: {said}', file=sys.stderr)
     return BUG
   return signals.STOPPED if left else 0
+
+
+def _print_mean(runs):
+  """Prints the test accuracy of several seeds, also if no run was left."""
+  results = [entry.result()[0] for entry in runs]
+  said = best.tested([run for run in results if run is not None])
+  if said:
+    print(f'{sweep.title(runs[0].config_flags)}: {said}')
 
 
 def _in_turn(entries, extra, began, broken):

@@ -94,6 +94,9 @@ def _train():
     from lra.sweeps import ahead
     ahead.compile_steps(chosen)
     return 0
+  if options.SEARCH.value:
+    from lra.cli import launch_search
+    return launch_search.run(chosen)
   return launch.train(chosen)
 
 

@@ -83,6 +83,18 @@ GRID = flags.DEFINE_multi_string(
     'grid', [], 'Field values to train in one process: '
     'train.learning_rate=[0.02,0.05]. Separate several fields by spaces. '
     'Learning rates and weight decays share one compiled step.')
+SEARCH = flags.DEFINE_enum(
+    'search', None, ('optuna',), 'With --config and --space: try --trials '
+    'settings that Optuna draws, choose one by validation, then test it with '
+    'all --seeds. The first seed is that of the search.')
+SPACE = flags.DEFINE_string(
+    'space', None, 'With --search: the fields to search: '
+    'train.learning_rate=log(1e-4,1e-1), train.weight_decay=uniform(0,0.1), '
+    'model.num_heads=int(1,8) or train.warmup_steps=[0,100]. Separate several '
+    'fields by spaces.')
+TRIALS = flags.DEFINE_integer(
+    'trials', 20, 'With --search: number of settings to try.', lower_bound=1,
+    upper_bound=1000)
 AT_ONCE = flags.DEFINE_integer(
     'at_once', None, 'With --seeds, --grid, --sweep or --suite: number of runs '
     'that a process trains at the same time. Default: one, but for mini tasks '
@@ -115,6 +127,10 @@ MODELS = flags.DEFINE_list(
 TEST = flags.DEFINE_boolean(
     'test', True, 'Score the test split at the end. --notest only trains and '
     'validates; the same command without it then scores the test split.')
+SHOW_TEST = flags.DEFINE_boolean(
+    'show_test', True, 'Print test scores. A sweep that compares settings '
+    'turns this off for its runs and prints the test score of the best setting '
+    'by validation.')
 COMPILE_ONLY = flags.DEFINE_boolean(
     'compile_only', False, 'Compile the steps of --config into --compile_cache '
     'and do not train.')
@@ -193,6 +209,20 @@ for _flag in ('seeds', 'grid'):
   flags.register_multi_flags_validator(
       ['profile', _flag], lambda values: not all(values.values()),
       f'--profile is for one run: leave out --{_flag}')
+for _flag in ('space', 'trials'):
+  flags.register_multi_flags_validator(
+      [_flag, 'search'], lambda values, flag=_flag: (
+          values['search'] or values[flag] == flags.FLAGS[flag].default),
+      f'--{_flag} needs --search=optuna')
+flags.register_multi_flags_validator(
+    ['search', 'space'], lambda values: not values['search'] or values['space'],
+    '--search needs --space, such as '
+    '--space=train.learning_rate=log(1e-4,1e-1)')
+for _flag in ('grid', 'distributed', 'workdir', 'profile', 'at_once'):
+  flags.register_multi_flags_validator(
+      ['search', _flag], lambda values: not all(values.values()),
+      f'--search trains one run after another, each in a directory of its own: '
+      f'leave out --{_flag}')
 flags.register_multi_flags_validator(
     ['distributed', 'at_once'], lambda values: not all(values.values()),
     '--distributed trains one run at a time: leave out --at_once')
@@ -230,8 +260,8 @@ COMMANDS = {
     'export': ('push',),
     command.CONFIG.name: (
         'compile_only', 'coordinator', 'distributed', 'grid', 'num_processes',
-        'print_config', 'process_id', 'profile', 'seeds', 'test', 'workdir',
-        *_RUNS),
+        'print_config', 'process_id', 'profile', 'search', 'seeds',
+        'show_test', 'space', 'test', 'trials', 'workdir', *_RUNS),
 }
 
 _HELP = '''\
@@ -245,6 +275,7 @@ Train a model and score it. The same command resumes a stopped run.
   --config={model}:listops --config.train.steps=100   a field
   --config=...:listops --seeds=0-4               several seeds
   --config=...:listops --grid='train.learning_rate=[0.02,0.05]'
+  --config=...:listops --search=optuna --space='train.learning_rate=log(1e-4,1)'
   --config=...:listops --print_config            fields, with their meaning
 
 Train many configs, each with its seeds.

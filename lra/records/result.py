@@ -301,11 +301,15 @@ class Search(Record):
 
   Attributes:
     tried: number of settings that were tried, n.
-    grid: field of the config -> the values that were tried.
+    grid: field of the config -> the values that were tried; of a sampler, the
+      values or the range to draw from.
     chosen_by: the score that decided.
     seed: seed of the runs that were compared.
     scores: pairs of a setting, {field: value}, and its validation accuracy;
-      None if its loss was not finite.
+      None if its loss was not finite, or if it was pruned.
+    sampler: 'grid' tries all values; 'tpe' draws from them, see
+      `lra.sweeps.search`.
+    pruned: number of settings whose runs were stopped early.
   """
   tried: Annotated[int, Field(ge=1, le=_MOST_TRIED)]
   grid: Annotated[dict[Text, list[Any]],
@@ -315,25 +319,37 @@ class Search(Record):
   scores: Annotated[list[Annotated[
       tuple[dict[Text, Any], Fraction | None], Field(strict=False)]],
                     Field(max_length=_MOST_TRIED)]
+  sampler: Literal['grid', 'tpe'] = 'grid'
+  pruned: Count = 0
 
   @property
   def text(self) -> str:
-    return f'best of {self.tried} by validation'
+    how = '' if self.sampler == 'grid' else (
+        f' ({self.sampler.upper()}, {self.pruned} pruned)')
+    return f'best of {self.tried}{how} by validation'
 
   @property
   def digest(self) -> str:
     """Eight hex digits that differ between searches."""
-    text = json.dumps(self.model_dump(), sort_keys=True)
+    text = json.dumps(self.model_dump(exclude_unset=True), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
   @pydantic.model_validator(mode='after')
   def _has_a_score_of_each_setting(self):
+    found = [setting for setting, _ in self.scores]
+    if self.sampler != 'grid':
+      if len(found) != self.tried or any(
+          set(setting) != set(self.grid) for setting in found):
+        raise ValueError(f"'tried' is {self.tried} but there are {len(found)} "
+                         "scores, or one is not of the fields of 'grid'")
+      if self.pruned > sum(score is None for _, score in self.scores):
+        raise ValueError("'pruned' is more than there are without a score")
+      return self
     whole = [dict(zip(self.grid, values, strict=True))
              for values in itertools.product(*self.grid.values())]
     if len(self.scores) != self.tried or self.tried != len(whole):
       raise ValueError(f"'tried' is {self.tried} but there are "
                        f'{len(self.scores)} scores and a grid of {len(whole)}')
-    found = [setting for setting, _ in self.scores]
     if any(setting not in found for setting in whole):
       raise ValueError("'scores' lacks a setting of the grid")
     return self

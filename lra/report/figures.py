@@ -23,7 +23,8 @@ OVERVIEW = 'full_tasks.svg'
 PROFILES = 'mechanisms.svg'
 # Most rows in a figure: there is no room for more names.
 MOST = 80
-_CODE = ('report/charts.py', 'records/style.py', 'report/panels.py')
+_CODE = ('report/charts.py', 'records/style.py', 'report/panels.py',
+         'report/front.py')
 _SEAL = re.compile(rb'<!-- drawn from ([0-9a-f]{64}), is ([0-9a-f]{64}) -->\n')
 
 
@@ -224,7 +225,7 @@ def _lines(board):
         first.off_baseline and first.above_baseline > 0)
     yield {'name': name, 'baseline': board.highest,
            'marks': list(map(_mark, rows)), 'best': place,
-           'note': '' if better else ', not better than the baseline'}
+           'note': '' if better else '\nnot better than the baseline'}
 
 
 def _first(board):

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from matplotlib import figure, ticker
 
 from lra.formats import plain
-from lra.records.style import BASELINE, saved
-from lra.report.charts import colour, place_names
+from lra.records.style import BASELINE, WIDTH, legend, saved
+from lra.report import front
+from lra.report.catalogue import REFERENCE
+from lra.report.charts import colour, name_families
 
-_COLUMNS = 4
-_LETTERS, _LINE = 68, 34  # most letters of a name, and of each of its lines
+_COLUMNS = 3
+_LETTERS, _LINE = 66, 22  # most letters of a name, and of each of its lines
 _BEHIND = '#d5d5d5'  # lines of the other mechanisms
 
 
@@ -60,44 +62,44 @@ class Size:
 
 
 def profiles(tasks: Sequence[str], found: Sequence[Profile]) -> bytes:
-  """Draws a profile of each mechanism: a bar for each task.
+  """Draws a line for each mechanism, with a bar for each task.
 
   Args:
     tasks: names of the tasks, in the order of the bars.
     found: the mechanisms, in order.
   """
-  columns = 6
-  rows = -(-len(found) // columns)
-  fig = figure.Figure(figsize=(10.5, 0.8 + rows * (0.45 + 0.13 * len(tasks))),
+  fig = figure.Figure(figsize=(WIDTH, 1.9 + 0.17 * len(found)),
                       layout='constrained')
-  axes = fig.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-  places = range(len(tasks))
-  for ax, profile in zip(axes.flat, found, strict=False):
-    known = [(place, value) for place, value in zip(
-        places, profile.bars, strict=True) if value is not None]
-    ax.barh([place for place, _ in known],
-            [max(min(value, 1), -0.25) for _, value in known],
-            color=colour(profile.family), height=0.75)
+  axes = fig.subplots(1, len(tasks), sharex=True, sharey=True, squeeze=False)
+  for task, ax in enumerate(axes[0]):
+    known = [(line, profile) for line, profile in enumerate(found)
+             if profile.bars[task] is not None]
+    ax.barh([line for line, _ in known],
+            [max(min(profile.bars[task], 1), -0.25) for _, profile in known],
+            color=[colour(profile.family) for _, profile in known],
+            height=0.75)
     ax.axvline(0, color=BASELINE, linewidth=0.8)
-    ax.set_title('\n'.join(textwrap.wrap(plain(profile.name, 44), 22)),
-                 fontsize=8, loc='left')
-    ax.set_yticks(places, [plain(task, 24) for task in tasks], fontsize=7)
-    ax.set_ylim(len(tasks) - 0.4, -0.6)
-    ax.set_xlim(-0.25, 1)
-    ax.set_xticks([0, 0.5, 1])
+    ax.set_title(plain(tasks[task], 24), fontsize=9, rotation=90)
+    ax.spines['left'].set_visible(False)
+    ax.set_xticks([0, 1])
+    ax.tick_params(left=False)
     ax.grid(axis='y', visible=False)
-  for ax in axes.flat[len(found):]:
-    ax.set_axis_off()
-  for ax in axes.flat[max(len(found) - columns, 0):len(found)]:
-    ax.tick_params(labelbottom=True)
-  fig.supxlabel('0: the best baseline, 1: no error', fontsize=9)
+  axes[0, 0].set_yticks(range(len(found)), [
+      plain(profile.name, 32) for profile in found], fontsize=9)
+  axes[0, 0].set_ylim(len(found) - 0.4, -0.6)
+  axes[0, 0].set_xlim(-0.25, 1)
+  fig.suptitle('0: the best baseline, 1: no error', fontsize=10)
+  name_families(axes[0, 0], found)
+  legend(fig, 4)
   return saved(fig, 'svg')
 
 
 def states(title: str, found: Sequence[Size]) -> bytes:
-  """Draws accuracy against the size of the state, one mark for each row."""
-  fig = figure.Figure(figsize=(8, 4.2 + 0.05 * len(found)),
-                      layout='constrained')
+  """Draws accuracy against the size of the state, one mark for each row.
+
+  Rows have names if no other row is as accurate with a smaller state.
+  """
+  fig = figure.Figure(figsize=(WIDTH, 4.2), layout='constrained')
   ax = fig.subplots()
   for size in found:
     ax.plot([size.state] * 2, [100 * size.low, 100 * size.high],
@@ -106,12 +108,19 @@ def states(title: str, found: Sequence[Size]) -> bytes:
             markeredgecolor='white', markeredgewidth=0.5, markersize=7)
   ax.set_xscale('log', base=2)
   ax.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:,.0f}'))
-  ax.margins(0.12)
+  ax.margins(x=0.2, y=0.12)
   ax.set_xlabel('state: numbers that a layer keeps from token to token')
   ax.set_ylabel('test accuracy, %')
   fig.suptitle(title, fontsize=10, x=0.01, ha='left')
-  place_names(ax, [(size.state, 100 * size.mean) for size in found],
-              [plain(size.name, 48) for size in found], [3.5] * len(found))
+  name_families(ax, found)
+  legend(fig, 4)
+  for size in found:
+    if size.name == REFERENCE:
+      front.cross(ax, size.state, 100 * size.mean, size.name)
+  front.name(ax, [(size.state, 100 * size.mean) for size in found],
+             [plain(size.name, 48) * (size.name != REFERENCE)
+              for size in found], [3.5] * len(found),
+             small=True)
   return saved(fig, 'svg')
 
 
@@ -125,7 +134,7 @@ def lengths(title: str, trained: int, panels: Sequence[Panel]) -> bytes:
   """
   count = min(len(panels), _COLUMNS)
   rows = -(-len(panels) // count)
-  fig = figure.Figure(figsize=(max(2.6 * count, 5.2), 0.9 + 1.75 * rows),
+  fig = figure.Figure(figsize=(WIDTH, 0.9 + 1.6 * rows),
                       layout='constrained')
   axes = fig.subplots(rows, count, sharex=True, sharey=True, squeeze=False)
   for ax, panel in zip(axes.flat, panels, strict=False):

@@ -1,6 +1,7 @@
 """Shows the progress of a sweep's runs: `run_lra.py --sweep=FILE --status`."""
 
 import dataclasses
+import itertools
 import math
 import os
 import pathlib
@@ -19,6 +20,7 @@ from lra.formats import NONE, count, percent
 from lra.records import curves
 from lra.records.result import FINISHED, Result
 from lra.records.store import read_runs
+from lra.sweeps import best
 from lra.sweeps.sweep import Entry
 
 EMPTY = MappingProxyType({})
@@ -152,6 +154,36 @@ def table(standings: Sequence[Standing], most: int | None = None) -> str:
       *lines, f'{done} of {len(standings)} runs are finished{more}.'])
 
 
+def text(entries: Sequence[Entry], records: Mapping[str, Result] = EMPTY,
+         whole: Sequence[Entry] = (), height: int | None = None) -> str:
+  """Returns the table, and the best setting of each model that has several.
+
+  Of such a model the table has the test score of the best setting only, once
+  all of its runs have ended.
+
+  Args:
+    entries: the runs of the table.
+    records: see `of`.
+    whole: all runs to compare, if they are more than those of the table.
+    height: most lines.
+  """
+  found = {entry: of(entry, records) for entry in whole or entries}
+  so_far = {entry: standing.val for entry, standing in found.items()}
+  lines = []
+  for unit in best.units(list(found)):
+    if len(unit) > 1:
+      chosen, line = best.of_unit(unit, so_far)
+      lines += [line] * bool(line and not set(entries).isdisjoint(
+          itertools.chain(*unit)))
+      for entry in set(itertools.chain(*unit)).difference(chosen):
+        found[entry] = dataclasses.replace(found[entry], test=None)
+  if height is not None:
+    del lines[height // 3:]
+    height = max(height - len(lines) - 3, 1)
+  return '\n'.join([
+      table([found[entry] for entry in entries], height), *lines])
+
+
 def _rank(standing):
   if standing.finished or standing.status == 'recorded':
     return 1
@@ -175,12 +207,14 @@ class Live:
   Args:
     entries: the runs.
     out: the stream; nothing is drawn if it is not a terminal.
-    records: see `of`.
+    records, whole: see `text`.
   """
 
   def __init__(self, entries: Sequence[Entry], out: TextIO,
-               records: Mapping[str, Result] = EMPTY):
+               records: Mapping[str, Result] = EMPTY,
+               whole: Sequence[Entry] = ()):
     self._entries, self._out, self._records = entries, out, records
+    self._whole = whole
     self._lines, self._drawn = 0, -math.inf
 
   def draw(self) -> bool:
@@ -188,26 +222,26 @@ class Live:
     if not self._out.isatty() or (
         time.monotonic() - self._drawn < EVERY_SECONDS):
       return False
-    standings = [of(entry, self._records) for entry in self._entries]
     width, height = shutil.get_terminal_size()
-    lines = [line[:width - 1] for line in table(
-        standings, max(height - 4, 1)).split('\n')]
+    lines = [line[:width - 1] for line in text(
+        self._entries, self._records, self._whole, height - 1).split('\n')]
     # Moves up to the first line of the last table and clears all below.
     up = f'\x1b[{self._lines}A\x1b[J' if self._lines else ''
     print(up + '\n'.join(lines), file=self._out, flush=True)
     self._lines, self._drawn = len(lines), time.monotonic()
-    return all(s.finished for s in standings)
+    return all(of(entry, self._records).finished for entry in self._entries)
 
 
 def show(entries: Sequence[Entry], out: TextIO,
-         records: Mapping[str, Result] = EMPTY) -> None:
-  """Prints the table; on a terminal again and again until all are finished.
+         records: Mapping[str, Result] = EMPTY,
+         whole: Sequence[Entry] = ()) -> None:
+  """Prints `text`; on a terminal again and again until all are finished.
 
   Ctrl-C ends only the display.
   """
   if not out.isatty():
-    print(table([of(entry, records) for entry in entries]), file=out)
+    print(text(entries, records, whole), file=out)
     return
-  live = Live(entries, out, records)
+  live = Live(entries, out, records, whole)
   while not live.draw():
     time.sleep(EVERY_SECONDS)

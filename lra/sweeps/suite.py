@@ -25,8 +25,8 @@ from absl import flags
 from lra import files, paths
 from lra.config import grid, identity
 from lra.errors import UserError
-from lra.records.result import SEARCHED, Result, Search
-from lra.sweeps import sweep
+from lra.records.result import SEARCHED, Search
+from lra.sweeps import best, sweep
 from lra.sweeps.sweep import Entry
 from lra.system.terminal import say
 
@@ -108,24 +108,15 @@ def choice(unit: Unit) -> Choice | None:
     return None
   flat = [identity.flatten(run.config) for run in results]
   settings = [{name: values[name] for name in unit.fields} for values in flat]
-  scores = list(map(_score, results))
-  found = [i for i, score in enumerate(scores) if score is not None]
-  best = min(found, default=None, key=lambda i: (
-      -scores[i], results[i].val.loss, i))
+  index, scores = dataclasses.astuple(best.of([[run] for run in results]))
   values = {name: [json.loads(text) for text in dict.fromkeys(
       json.dumps(setting[name]) for setting in settings)]
             for name in unit.fields}
   return Choice(
-      () if best is None else unit.settings[best],
+      () if index is None else unit.settings[index],
       Search(tried=len(settings), grid=values,
              chosen_by='validation accuracy', seed=results[0].seed,
              scores=list(zip(settings, scores, strict=True))))
-
-
-def _score(run: Result) -> float | None:
-  """Returns the validation accuracy of a run, None if it diverged."""
-  return None if run.status == 'diverged' else getattr(
-      run.val, 'accuracy', None)
 
 
 def read(name: str, models: Sequence[str] = ()) -> list[Unit]:

@@ -83,6 +83,10 @@ class StopRequest:
         TIME_LIMIT if late else '')
     return self._reason
 
+  def ask(self, reason: str) -> None:
+    """Asks for a stop, unless the reason is ''."""
+    self._reason = self._reason or reason
+
   def checkpoint(self, due: bool = False) -> bool:
     """Returns whether a checkpoint is `due`, or requested since the last call.
     """

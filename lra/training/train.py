@@ -3,7 +3,7 @@
 import contextlib
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 
 import jax
@@ -23,7 +23,8 @@ MOST = 16  # most runs at the same time, by default
 def train(experiment: Experiment, max_minutes: float | None = None,
           log: Sequence[str] = (), profiled: range = range(0),
           recorded: bool = False, shared: ProcessCache | None = None,
-          tested: bool = True) -> Result:
+          tested: bool = True,
+          watch: Callable[[int, float], str] | None = None) -> Result:
   """Trains to the end, a stop or a failure, and scores.
 
   An interrupted run resumes from its newest checkpoint.
@@ -37,6 +38,8 @@ def train(experiment: Experiment, max_minutes: float | None = None,
     shared: data and compiled steps of other runs of this process.
     tested: False ends the run before its test, with the status 'validated'.
       The test split is not read until a call with True resumes the run.
+    watch: called after each validation but the last, with the step and the
+      accuracy; returns a reason to stop, or ''.
 
   Returns:
     The result, which is in the run directory too.
@@ -59,6 +62,9 @@ def train(experiment: Experiment, max_minutes: float | None = None,
         while not stop.reason:
           if trainer.validation_due() and trainer.validate(stop):
             trainer.save()
+            if watch and trainer.step < t.steps:
+              own.ask(watch(
+                  trainer.step, trainer.counters.last_val['accuracy']))
           if trainer.step == t.steps or stop.reason:
             break
           if stop.checkpoint(

@@ -8,6 +8,7 @@ import types
 import pytest
 from absl import flags
 from absl.testing import flagsaver
+from ml_collections import ConfigDict
 
 from lra import paths as place_lib
 from lra.cli import command as command_lib
@@ -42,58 +43,54 @@ def test_another_folder_of_records_has_a_page_of_its_own(tmp_path):
     assert _place(*ours).page == place_lib.page()
 
 
-def _result(accuracy, task='listops', examples=100):
-  return types.SimpleNamespace(
-      status='ok', task=task, test=types.SimpleNamespace(
-          accuracy=accuracy, confusion=[[1]], examples=examples, correct=''))
-
-
-def test_several_seeds_have_a_mean_and_its_interval():
-  """By Student's t of 2 degrees, the interval is +- 4.3027 * 0.1 / sqrt(3)."""
-  assert launch.over_seeds([_result(x) for x in (0.4, 0.5, 0.6)]) == (
-      '3 seeds: test accuracy 50.0% (95% interval of the mean 25.2% to '
-      '74.8%)\n')
-  # With a deviation of 0.001 instead of 0.1, one more digit is certain.
-  assert launch.over_seeds([_result(x) for x in (0.499, 0.5, 0.501)]) == (
-      '3 seeds: test accuracy 50.00% (95% interval of the mean 49.75% to '
-      '50.25%)\n')
-  assert launch.over_seeds([_result(1.0)] * 2) == (
-      '2 seeds: test accuracy 100.0% (95% interval by the test examples alone '
-      '96.3% to 100.0%)\n')
-  # 100 sequences with 32 answers each.
-  assert launch.over_seeds([_result(1.0, 'mqar', 3200)] * 2) == (
-      '2 seeds: test accuracy 100.0% (95% interval by the test examples alone '
-      '96.3% to 100.0%)\n')
-  assert not launch.over_seeds([_result(0.4)])
-  assert not launch.over_seeds([types.SimpleNamespace(test=None)] * 2)
+def _train_grid(monkeypatch, status, *arguments):
+  """Runs `launch.train` on three settings, whose results are made by hand."""
+  runs, results = [], []
+  for rate, hits, ended in (
+      (0.1, 60, 'validated'), (0.2, 80, status), (0.3, 70, 'validated')):
+    if '--notest' not in arguments and ended == 'validated':
+      ended = 'ok'
+    made = json.loads(RUN.read_text()) | {
+        'status': ended, 'val': scored.of([[hits, 100 - hits], [0, 0]]),
+        'seed': 0}
+    made['config'] |= {'seed': 0}
+    made['config']['train']['learning_rate'] = rate
+    made['test'] = None if ended == 'validated' else scored.of(
+        [[int(100 * rate), 100 - int(100 * rate)], [0, 0]])
+    results.append(result.validate(made))
+    runs.append(types.SimpleNamespace(
+        folder=pathlib.Path(str(rate)), changes={}, task=results[-1].task,
+        config=ConfigDict(made['config'])))
+  monkeypatch.setattr(launch, '_runs', lambda _: runs)
+  monkeypatch.setattr(launch, '_train_sources', lambda *_: 0)
+  monkeypatch.setattr(
+      launch, '_trained', lambda *_: zip(runs, results, strict=True))
+  with flagsaver.flagsaver():
+    flags.FLAGS(['lra', '--norecord', *arguments])
+    launch.train(None)
 
 
 @pytest.mark.parametrize('status, best', [('ok', 0.2), ('diverged', 0.3)])
 def test_a_grid_that_is_not_tested_ends_with_the_best_by_validation(
     monkeypatch, capsys, status, best):
   """A test score that an earlier command made is not shown."""
-  runs, results = [], []
-  for rate, hits, ended in (
-      (0.1, 60, 'validated'), (0.2, 80, status), (0.3, 70, 'validated')):
-    made = json.loads(RUN.read_text()) | {
-        'status': ended, 'val': scored.of([[hits, 100 - hits], [0, 0]])}
-    made['config']['train']['learning_rate'] = rate
-    if ended == 'validated':
-      made['test'] = None
-    results.append(result.validate(made))
-    runs.append(types.SimpleNamespace(
-        folder=pathlib.Path(str(rate)), changes={}, task=results[-1].task,
-        config=types.SimpleNamespace(
-            model=types.SimpleNamespace(name='transformer'))))
-  monkeypatch.setattr(launch, '_runs', lambda _: runs)
-  monkeypatch.setattr(
-      launch, '_trained', lambda *_: zip(runs, results, strict=True))
-  with flagsaver.flagsaver():
-    flags.FLAGS(['lra', '--notest', '--norecord'])
-    launch.train(None)
+  _train_grid(monkeypatch, status, '--notest')
   out = capsys.readouterr().out
-  assert f'--config.train.learning_rate={best}' in out.splitlines()[-1]
-  assert '65' not in out and 'Best of 3' in out
+  assert f' train.learning_rate={best} ' in out.splitlines()[-1]
+  assert '20.00%' not in out and 'Best of 3' in out
+
+
+def test_of_a_grid_only_the_best_by_validation_shows_its_test(
+    monkeypatch, capsys):
+  """The third setting has the highest test score, 30%."""
+  _train_grid(monkeypatch, 'ok')
+  out = capsys.readouterr().out
+  assert 'train.learning_rate=0.2 (80.00%); test accuracy 20.00%' in (
+      out.splitlines()[-1])
+  assert '30.00%' not in out and '10.00%' not in out
+  assert out.count('20.00%') == 1
+  _train_grid(monkeypatch, 'ok', '--noshow_test')
+  assert '20.00%' not in capsys.readouterr().out
 
 
 @pytest.mark.full
@@ -111,8 +108,9 @@ def test_each_run_of_a_grid_says_what_it_changes(mini_data, tmp_path):
                  run['changes'].get('train.learning_rate'))
                 for run in runs) == [
       (0.05, 0, None), (0.05, 1, None), (0.2, 0, 0.05), (0.2, 1, 0.05)]
-  for rate in (0.05, 0.2):
-    assert f'\ntrain.learning_rate {rate}: 2 seeds: test' in done.stdout
+  assert 'Best of 2 settings by validation: train.learning_rate=' in (
+      done.stdout)
+  assert done.stdout.count('test accuracy') == 1
 
 
 @pytest.mark.full

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -106,7 +107,49 @@ def test_a_model_has_one_mark_whatever_its_configurations(board, drawn):
   assert [tuple(xy) for xy in ax.collections[0].get_offsets()] == [
       (4, 70), (1, 65), (2, 60)]
   names = [text.get_text() for text in ax.texts]
-  assert sorted(filter(None, names)) == ['local', 'simpletron', 'transformer']
+  assert sorted(filter(None, names)) == ['simpletron', 'transformer']
+
+
+def test_a_model_of_another_speed_is_named_in_the_corner(board, drawn):
+  """The axis has the other marks only; `slow` would take half of it."""
+  more = {f'model{n}': 1 + n / 10 for n in range(9)} | {'slow': 0.05}
+  found = board([*THREE, *(make(name, right=100 + n)
+                           for n, name in enumerate(more))])
+  ax = drawn('speed', found, dataclasses.replace(
+      SPEEDS, faster=SPEEDS.faster | more,
+      memory=SPEEDS.memory | dict.fromkeys(more, 2**30)))
+  assert len(ax.collections[0].get_offsets()) == 12
+  assert 0.5 < ax.get_xlim()[0] and ax.get_xlim()[1] > 4
+  assert '← slow: 0.05 steps, 54.5%' in [t.get_text() for t in ax.texts]
+
+
+def _contrast(one, other):
+  """Returns the contrast of two colours (WCAG 2.2, relative luminance)."""
+  def luminance(text):
+    rgb = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4
+           for x in colors.to_rgb(text)]
+    return 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]
+
+  low, high = sorted(map(luminance, (one, other)))
+  return (high + 0.05) / (low + 0.05)
+
+
+def test_letters_and_marks_are_seen_on_dark_pages(board, tmp_path):
+  """Each colour, or its replacement, has a contrast of 3 to the background.
+
+  Lines of the grid are paler.
+  """
+  for figure in figures.task_figures(board(THREE), SPEEDS):
+    svg = figures.draw([figure], tmp_path)[figure.name].decode()
+    rules = dict(re.findall(
+        r'\[style\*="fill: (#\w+)"\] {fill: (#\w+) !important}', svg))
+    background = rules['#ffffff']
+    used = set(re.findall(r'style="[^"]*(?:fill|stroke): (#\w+)', svg))
+    assert {'#ffffff', style.BASELINE, '#e6e6e6'} <= used
+    unnamed = re.search(r'dark\) {svg {fill: (#\w+)}', svg)[1]
+    for seen in {rules.get(c, c) for c in used - {'#ffffff', '#e6e6e6'}} | {
+        unnamed}:
+      assert _contrast(seen, background) > 3, seen
 
 
 def test_of_many_rows_the_best_are_drawn_and_the_others_counted(board, drawn):
@@ -189,9 +232,9 @@ def test_all_full_tasks_are_in_one_figure(board, drawn):
            if len(line.get_xdata()) == 1}
   assert means == {70, 65, 60}
   assert [text.get_text() for text in ax.texts] == [
-      'simpletron, not better than the baseline']
+      'simpletron\nnot better than the baseline']
   assert [tick.get_text() for tick in ax.get_yticklabels()] == [
-      'Text, simpletron']
+      'Text\nsimpletron']
   best = found.rows[0].interval
   assert [100 * best.low, 100 * best.high] in [
       list(line.get_xdata()) for line in ax.lines]
@@ -218,7 +261,7 @@ def test_a_full_task_without_a_run_says_so(board, drawn, tmp_path):
       tasks.get('image'), [boards_lib.Baseline('ridge', 0.3, 'how')], [])
   ax = drawn('overview', [found, none])
   assert [tick.get_text() for tick in ax.get_yticklabels()] == [
-      'Text, simpletron', 'Image, no run']
+      'Text\nsimpletron', 'Image\nno run']
 
 
 @pytest.mark.parametrize('right', [132, 140])
@@ -238,7 +281,7 @@ def test_protocols_are_lines_apart(board, drawn):
       for run in (other, *THREE[1:])], 'text')
   ax = drawn('overview', [found])
   assert [tick.get_text() for tick in ax.get_yticklabels()] == [
-      'Text, lra', 'Text, simpletron']
+      'Text\nlra', 'Text\nsimpletron']
   marks = {tuple(line.get_xydata()[0]) for line in ax.lines
            if len(line.get_xdata()) == 1}
   assert marks == {(65, 0), (70, 1), (60, 1)}

@@ -87,6 +87,27 @@ def test_a_run_that_is_validated_first_equals_one_that_is_tested_at_once(
   same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
 
 
+def test_a_watched_run_stops_and_resumes(
+    whole, mini_data, tmp_path, monkeypatch):
+  """It hears of each validation but the last; afterwards nothing is lost."""
+  monkeypatch.setattr(curves, 'plot', lambda *_: None)
+  run, heard = same_run.experiment(mini_data, tmp_path), []
+
+  def watch(step, accuracy):
+    heard.append((step, accuracy))
+    return 'enough'
+
+  stopped = train.train(run, tested=False, watch=watch)
+  assert (stopped.status, stopped.steps) == ('stopped', heard[0][0])
+  assert train.train(run, tested=False, watch=lambda *a: heard.append(a) or ''
+                     ).status == 'validated'
+  assert heard == [
+      (line['step'], line['accuracy']) for line in same_run.metrics(whole)
+      if line['split'] == 'val' and line['step'] < 6] != []
+  assert train.train(run).status == 'ok'
+  same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
+
+
 def test_without_sound_data_no_run_directory_is_left(mini_data, tmp_path):
   data = tmp_path / 'data'
   shutil.copytree(mini_data, data)

@@ -1,0 +1,151 @@
+"""Tests the choice of settings by validation, and that test scores stay hidden.
+"""
+
+import copy
+import json
+import re
+import types
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from lra.cli import launch_sweep
+from lra.errors import UserError
+from lra.records import result
+from lra.sweeps import best, progress, runner, sweep
+from tests.helpers import scored
+from tests.helpers.paths import ROOT
+
+RUN = json.loads((ROOT / 'tests/report/data/result.json').read_text())
+
+
+def _result(accuracy, task='listops', examples=100):
+  return types.SimpleNamespace(
+      status='ok', task=task, test=types.SimpleNamespace(
+          accuracy=accuracy, confusion=[[1]], examples=examples, correct=''))
+
+
+def test_several_seeds_have_a_mean_and_its_interval():
+  """By Student's t of 2 degrees, the interval is +- 4.3027 * 0.1 / sqrt(3)."""
+  assert best.tested([_result(x) for x in (0.4, 0.5, 0.6)]) == (
+      '3 seeds: test accuracy 50.0% (95% interval of the mean 25.2% to '
+      '74.8%)')
+  # With a deviation of 0.001 instead of 0.1, one more digit is certain.
+  assert best.tested([_result(x) for x in (0.499, 0.5, 0.501)]) == (
+      '3 seeds: test accuracy 50.00% (95% interval of the mean 49.75% to '
+      '50.25%)')
+  assert best.tested([_result(1.0)] * 2) == (
+      '2 seeds: test accuracy 100.0% (95% interval by the test examples alone '
+      '96.3% to 100.0%)')
+  # 100 sequences with 32 answers each.
+  assert best.tested([_result(1.0, 'mqar', 3200)] * 2) == (
+      '2 seeds: test accuracy 100.0% (95% interval by the test examples alone '
+      '96.3% to 100.0%)')
+  assert best.tested([_result(0.4)]) == 'test accuracy 40.00%'
+  assert not best.tested([types.SimpleNamespace(test=None)] * 2)
+
+
+
+def _made(rate, seed, hits, tested=50, status='ok', loss=0.5):
+  run = copy.deepcopy(RUN) | {'seed': seed, 'status': status}
+  run['config'] |= {'seed': seed}
+  run['config']['train']['learning_rate'] = rate
+  run['val'] = scored.of([[hits, 100 - hits], [0, 0]], loss=loss)
+  run['test'] = scored.of([[tested, 100 - tested], [0, 0]])
+  return result.validate(run)
+
+
+@pytest.mark.parametrize('settings, index', [
+    ([[70, 50], [62, 62]], 1),  # the mean of 60 and 62
+    ([[70, 50], [60, 60]], 0),
+    ([[70, 60], [65, 65], [64, 66]], 0)])
+def test_the_mean_over_seeds_decides(settings, index):
+  made = [[_made(rate, seed, hits) for seed, hits in enumerate(runs)]
+          for rate, runs in zip((0.1, 0.2, 0.3), settings, strict=False)]
+  found = best.of(made)
+  assert found.index == index
+  assert found.means == pytest.approx(
+      [sum(runs) / len(runs) / 100 for runs in settings])
+
+
+def test_a_setting_with_a_diverged_seed_is_never_the_best():
+  made = [[_made(0.1, 0, 99), _made(0.1, 1, 99, status='diverged')],
+          [_made(0.2, 0, 20), _made(0.2, 1, 20)]]
+  assert best.of(made).index == 1
+  assert best.of(made[:1]).index is None
+
+
+def test_settings_are_named_by_the_fields_that_differ():
+  assert best.names([{'a': 1, 'b': 0.1, 'seed': 0}, {'a': 1, 'b': 0.2},
+                     {'a': 1, 'b': 0.2, 'c': 'x'}]) == [
+      'b=0.1', 'b=0.2', 'b=0.2 c=x']
+
+
+@pytest.fixture
+def entries(tmp_path):
+  """Two settings of one model with two seeds, and a model with one setting."""
+  def entry(model, rate, seed, hits, tested):
+    folder = tmp_path / f'{model}{rate}-{seed}'
+    folder.mkdir()
+    (folder / 'config.json').write_text(
+        json.dumps(_made(rate, seed, hits).config))
+    result.write(folder / 'result.json', _made(rate, seed, hits, tested))
+    return sweep.Entry(
+        (f'--config={model}', f'--config.train.learning_rate={rate}',
+         f'--config.seed={seed}'), folder, 1,
+        json.dumps([{'train.learning_rate': rate}, seed]))
+  return [entry('one', 0.1, 0, 70, 11), entry('one', 0.1, 1, 50, 12),
+          entry('one', 0.2, 0, 62, 13), entry('one', 0.2, 1, 62, 14),
+          entry('other', 0.1, 0, 60, 15)]
+
+
+def _tests(text):
+  """Returns the test column of a table."""
+  head, *lines = text.splitlines()
+  end = head.index('test %') + 6
+  return [line[end - 6:end].strip() for line in lines
+          if re.match('(ok|new|started) ', line)]
+
+
+def test_a_table_has_the_test_score_of_the_best_setting_only(entries):
+  text = progress.text(entries)
+  assert _tests(text) == ['–', '–', '13.00', '14.00', '15.00']
+  assert text.splitlines()[-1].startswith(
+      'one: best of 2 settings by validation: train.learning_rate=0.2 '
+      '(62.00%, mean of 2 seeds); 2 seeds: test accuracy 13.5%')
+
+
+@pytest.mark.parametrize('left, setting', [
+    ([3], '0.2 (62.00%)'), ([2, 3], '0.1 (60.00%, mean of 2 seeds)')])
+def test_until_all_runs_have_ended_no_test_score_is_shown(
+    entries, left, setting):
+  for i in left:
+    (entries[i].folder / 'result.json').unlink()
+  text = progress.text(entries)
+  assert set(_tests(text)) == {'–', '15.00'}
+  assert f'settings by validation: train.learning_rate={setting}' in text
+  assert 'best so far' in text and 'test accuracy' not in text
+  # A part of a sweep on another machine does not know all results either.
+  assert _tests(progress.text(entries[:2], whole=entries)) == ['–', '–']
+
+
+def test_seeds_of_one_setting_are_one_setting_also_on_several_lines(entries):
+  assert [[len(runs) for runs in unit] for unit in best.units(
+      [*entries[:1], *entries[2:], entries[1]])] == [[2, 2], [1]]
+
+
+@pytest.mark.parametrize('line, hidden', [
+    ('seeds=0-1 train.learning_rate=[0.1,0.2]', True), ('seeds=0-1', False)])
+def test_runs_of_settings_that_are_compared_print_no_test_score(
+    tmp_path, monkeypatch, line, hidden):
+  calls = []
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
+  (tmp_path / 's.txt').write_text(f'configs/simpletron.py:listops_mini {line}')
+  monkeypatch.setattr(
+      runner, '_call', lambda *flags, **_: calls.append(flags) or 2)
+  with flagsaver.flagsaver(), pytest.raises(UserError, match='have failed'):
+    flags.FLAGS(['lra', '--sweep=s.txt', '--compile_cache='])
+    launch_sweep.run()
+  assert ['--noshow_test' in call for call in calls] == [hidden]
