@@ -60,7 +60,7 @@ def train_all(runs: list, search: result_lib.Search | None = None) -> int:
   if recorded:
     distributed.broadcast_from_leader(lambda: publish.check(place(), recorded))
   how['recorded'] = bool(recorded)
-  code = _train_sources(runs, how)
+  code = train_sources(runs, how)
   if code:
     return code
   compared = _several(runs) or not options.SHOW_TEST.value
@@ -95,11 +95,15 @@ def train_all(runs: list, search: result_lib.Search | None = None) -> int:
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
 
 
-def _train_sources(runs, how):
+def train_sources(runs, how):
   """Trains the unfinished runs that others start from; returns an exit code.
 
-  They are not tested and have no records. Their time counts in
-  `how['max_minutes']`.
+  They are not tested and have no records.
+
+  Args:
+    runs: experiments.
+    how: `max_minutes`, which is reduced by the time taken, and `log`, both as in
+      `train.train`.
   """
   sources = {}
   for run in runs:
@@ -109,7 +113,7 @@ def _train_sources(runs, how):
   if not sources:
     return 0
   began = time.monotonic()
-  code, errors = _train_sources(list(sources.values()), how), []
+  code, errors = train_sources(list(sources.values()), how), []
   if code:
     return code
   for run, result in _ended(_trained(list(sources.values()), {

@@ -37,6 +37,10 @@ def run(experiment) -> int:
     one, = launch.of_grid(experiment, asked, [list(trial.changes)], '--space')
     one = one.with_seed(numbers[0])
     if one.folder not in tried:
+      code = launch.train_sources([one], {
+          'max_minutes': _left(began), 'log': options.LOG.value})
+      if code:
+        return code
       result = trials.train(one, trial, began)
       if result is not None and result.status not in SEARCHED:
         print(launch.summary(result, one.folder))
@@ -62,6 +66,13 @@ def run(experiment) -> int:
       [tried[place].with_seed(seed) for seed in numbers], made)
 
 
+def _left(began):
+  """Returns the minutes left of --max_minutes since `began`, None for no limit.
+  """
+  minutes = options.MAX_MINUTES.value
+  return minutes and max(minutes - (time.monotonic() - began) / 60, 0)
+
+
 class _Trials:
   """Trains the trials of a search one after another.
 
@@ -85,7 +96,6 @@ class _Trials:
       return None
     if ended:
       return result
-    minutes = options.MAX_MINUTES.value
     pruned = []
 
     def watch(step, accuracy):
@@ -94,7 +104,7 @@ class _Trials:
       return reason
 
     result = train_lib.train(
-        one, minutes and max(minutes - (time.monotonic() - began) / 60, 0),
+        one, _left(began),
         log=options.LOG.value, tested=False, shared=self._shared, watch=watch)
     return None if pruned else result
 

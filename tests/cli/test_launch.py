@@ -62,7 +62,7 @@ def _train_grid(monkeypatch, status, *arguments):
         folder=pathlib.Path(str(rate)), changes={}, task=results[-1].task,
         config=ConfigDict(made['config'])))
   monkeypatch.setattr(launch, '_runs', lambda _: runs)
-  monkeypatch.setattr(launch, '_train_sources', lambda *_: 0)
+  monkeypatch.setattr(launch, 'train_sources', lambda *_: 0)
   monkeypatch.setattr(
       launch, '_trained', lambda *_: zip(runs, results, strict=True))
   with flagsaver.flagsaver():
