@@ -102,7 +102,7 @@ def train_sources(runs, how):
 
   Args:
     runs: experiments.
-    how: `max_minutes`, which is reduced by the time taken, and `log`, both as in
+    how: `max_minutes`, which is reduced by the time taken, and `log`; see
       `train.train`.
   """
   sources = {}
