@@ -11,7 +11,7 @@ import numpy as np
 
 from data_prep import encode
 from lra.data import batches, longer, prepared
-from lra.errors import UserError
+from lra.errors import UserError, choose
 from lra.system import hub
 from lra.system.terminal import say
 from lra.training import extrapolation, program, provenance, restore
@@ -103,8 +103,8 @@ class Trained:
     if other:
       say(f'{other}: these scores are for the other data.')
     if split not in data.splits:
-      raise UserError(f'There is no split {split!r}: choose one of '
-                      f'{", ".join(data.splits)}.')
+      raise UserError(
+          f'There is no split {split!r}: {choose(split, data.splits)}')
     scored = {'params': self.params, 'constants': self.constants}
     program, eval_step = self._fitted
     counts = program.evaluate(eval_step, scored, data.splits[split])
