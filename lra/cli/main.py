@@ -111,26 +111,29 @@ def _asked(inspection, paths):
 
 
 def listing() -> str:
-  """Returns models, by family, with parameter counts; and tasks with protocols.
+  """Returns a line for each model, by family, and one for each task.
 
-  Models are counted under the default protocol of each task.
+  Parameters and state sizes are those under the default protocol of a task.
   """
   from configs import base
   from lra import tasks
   from lra.costs import parameters
   from lra.report import catalogue
   counts, problems = parameters.table()
+  first = parameters.TASKS[0]
   protocols = {task: [name for name, known in base.PROTOCOLS.items()
                       if task in known] for task in tasks.TASKS}
+  width = max(map(len, tasks.TASKS))
   lines = [
-      f'{t.name:20}{t.seq_len:5} tokens{" x 2" if t.dual else "":5}'
-      f'{t.num_classes:3} classes  {", ".join(protocols[t.name])}'
+      f'{t.name:{width}} {t.seq_len:6} tokens{" x 2" if t.dual else "":5}'
+      f'{t.num_classes:4} classes  {t.title:33}  {", ".join(protocols[t.name])}'
       for t in tasks.TASKS.values()]
-  taken = dict.fromkeys(protocols[t][0] for t in parameters.TASKS)
   return '\n'.join([
-      f'models; under {", ".join(parameters.TASKS)} their parameters (protocol '
-      f'{", ".join(taken)}) and how many times the '
-      f'{catalogue.REFERENCE}\'s these are',
-      catalogue.listing(counts) + '\n'.join([
+      f'models; their parameters on {first} (protocol {protocols[first][0]}), '
+      f'how many times the {catalogue.REFERENCE}\'s these are, and the numbers '
+      'that a layer keeps from token to token',
+      catalogue.listing(
+          {name: {first: count[first]} for name, count in counts.items()},
+          states=parameters.state_sizes()) + '\n'.join([
           *problems, 'tasks, and their protocols; the first is the default',
           *lines])])
