@@ -7,9 +7,10 @@ Ctrl-C.
 """
 
 import pathlib
+import sys
 
 from lra.cli import command, launch, options
-from lra.errors import UserError
+from lra.errors import USER_ERROR, UserError
 from lra.experiment import describe
 from lra.system import environment
 
@@ -47,6 +48,8 @@ def main(*words: str) -> int:
     html = options.HTML.value
     publish.regenerate(launch.place(), html and pathlib.Path(html))
     return 0
+  if options.CHECK_RECORD.value:
+    return _check_record(pathlib.Path(options.CHECK_RECORD.value))
   if options.CURVES.value:
     from lra.records import curves
     curves.plot_runs(list(map(pathlib.Path, words)), options.CURVES.value)
@@ -76,6 +79,22 @@ def main(*words: str) -> int:
                       options.PROCESS_ID.value)
     return distributed.ending(_train)
   return _train()
+
+
+def _check_record(path):
+  """Prints the checks of a record; returns the exit code."""
+  from lra.report import submission
+  if not path.is_file():
+    raise UserError(f'--check_record={path} is no file: give a record, such as '
+                    'lra/results/runs/<task>/<model>-<config hash>-s0.json.')
+  checks = submission.check(path, pathlib.Path(options.RESULTS_DIR.value))
+  for one in checks:
+    if one.passed:
+      print(f'ok    {one.name:9} {one.what}', flush=True)
+  faults = [one for one in checks if not one.passed]
+  for one in faults:
+    print(f'error: {one.name}: {one.what}', file=sys.stderr)
+  return USER_ERROR if faults else 0
 
 
 def _train():
