@@ -51,10 +51,10 @@ def meant(name: object, known: Iterable[str], likeness: float = 0.6) -> str:
 
 def choose(name: object, known: Iterable[object]) -> str:
   """Returns the end of an error about an unknown name: names to choose from."""
-  known = list(map(str, known))
-  close = meant(name, known)
+  names = list(map(str, known))
+  close = meant(name, names)
   if not close:
-    return f'choose one of {", ".join(known)}.'
-  others = [other for other in known if other != close]
+    return f'choose one of {", ".join(names)}.'
+  others = [other for other in names if other != close]
   return f'did you mean {close}' + (
       f', or one of {", ".join(others)}?' if 0 < len(others) < _FEW else '?')

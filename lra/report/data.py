@@ -131,7 +131,8 @@ def _row(row: Row, speeds):
       'same_data': not row.elsewhere,
       'val_accuracy': row.average('val', 'accuracy'),
       'test_loss': row.average('test', 'loss'),
-      'test_examples': row.finished[0].test.examples if row.finished else None,
+      'test_examples': next(
+          (getattr(run.test, 'examples', None) for run in row.finished), None),
       'steps': row.largest('steps'),
       'parameters': row.params,
       'relative_parameters': row.ratio,
