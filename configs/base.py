@@ -24,7 +24,7 @@ from configs.protocols import (
 )
 from lra import models, tasks
 from lra.config.fields import FIELDS
-from lra.errors import UserError
+from lra.errors import UserError, choose
 
 # Types that a flag can parse; fields of other types become `object` fields.
 _FLAGS = (bool, int, float, str, tuple)
@@ -102,8 +102,7 @@ def settings(task: str, protocol: str) -> dict[str, Any]:
   """
   if protocol not in PROTOCOLS:
     raise UserError(
-        f'Unknown protocol {protocol!r}: choose one of {", ".join(PROTOCOLS)}, '
-        'or add it to configs/protocols.py.')
+        f'Unknown protocol {protocol!r}: {choose(protocol, PROTOCOLS)}')
   _check_task(task, protocol)
   config = _make(task, protocol).copy_and_resolve_references()
   values = {}
@@ -128,11 +127,13 @@ def _parse(arg):
   found = {}
   for option in options:
     key, _, value = option.partition('=')
-    if value not in known.get(key, ()):
+    if key not in known:
       may = ' and '.join(f'{name}={"|".join(values)}'
                          for name, values in known.items())
       raise UserError(f'Unknown config option {option!r}: only {may} may '
                       'follow the task.')
+    if value not in known[key]:
+      raise UserError(f'Unknown {key} {value!r}: {choose(value, known[key])}')
     if key in found:
       raise UserError(f'{arg} names {key} twice: name one.')
     found[key] = value
@@ -159,7 +160,7 @@ def _check_task(task, protocol):
   what = f'Unknown task {task!r}' if task else (
       '--config=configs/<model>.py:<task> has no task')
   known = set().union(*PROTOCOLS.values()) & set(tasks.TASKS)
-  raise UserError(f'{what}: choose one of {", ".join(sorted(known))}.')
+  raise UserError(f'{what}: {choose(task, sorted(known))}')
 
 
 def _defaults():

@@ -11,7 +11,7 @@ import numpy as np
 
 from data_prep import encode
 from lra.data import batches, longer, prepared
-from lra.errors import UserError
+from lra.errors import UserError, choose
 from lra.system import hub
 from lra.system.terminal import say
 from lra.training import extrapolation, program, provenance, restore
@@ -48,7 +48,7 @@ class Trained:
   data: tuple[str | None, str | None] = (None, None)
 
   @property
-  def config(self):
+  def config(self) -> Any:
     """Returns the whole config, a ConfigDict."""
     return self.program.config
 
@@ -103,11 +103,12 @@ class Trained:
     if other:
       say(f'{other}: these scores are for the other data.')
     if split not in data.splits:
-      raise UserError(f'There is no split {split!r}: choose one of '
-                      f'{", ".join(data.splits)}.')
+      raise UserError(
+          f'There is no split {split!r}: {choose(split, data.splits)}')
     scored = {'params': self.params, 'constants': self.constants}
     program, eval_step = self._fitted
     counts = program.evaluate(eval_step, scored, data.splits[split])
+    assert counts is not None  # None only if it was asked to stop
     return self.program.objective.scores(counts)
 
   def evaluate_longer(self, name: str) -> dict[str, Any]:
@@ -126,9 +127,11 @@ class Trained:
     split = longer.split(self.config.task, name)
     program, eval_step = extrapolation.at_length(
         self.program, int(prepared.lengths(split).max())).fit_eval()
-    return extrapolation.score(
+    scores = extrapolation.score(
         program, eval_step,
         {'params': self.params, 'constants': self.constants}, split)
+    assert scores is not None  # None only if it was asked to stop
+    return scores
 
   def _other_than(self, data):
     """Describes how data differs from the training data; '' if it does not."""
@@ -185,7 +188,7 @@ def load(folder: str | os.PathLike) -> Trained:
   """
   folder = hub.place(folder)
   made, scored, step = restore.scored(folder)
-  model = made.config.model.name
+  model = made.config.to_dict()['model']['name']
   provenance.warn_of_edits(
       ((place, model, provenance.of_folder(place))
        for place in (folder, *folder.absolute().parents[:3])

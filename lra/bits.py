@@ -7,7 +7,8 @@ import numpy as np
 
 def pack(flags) -> str:
   """Packs bool [N] into base64 of bytes; the first is the highest bit."""
-  return base64.b64encode(np.packbits(np.asarray(flags, bool))).decode()
+  return base64.b64encode(np.packbits(
+      np.asarray(flags, bool)).tobytes()).decode()
 
 
 def unpack(text: str, count: int) -> np.ndarray:

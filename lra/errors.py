@@ -1,9 +1,12 @@
 """The error that a user can correct, as opposed to a bug of ours."""
 
+import difflib
 import traceback
+from collections.abc import Iterable
 
 BUG = 1  # exit code, after a traceback
 USER_ERROR = 2  # exit code
+_FEW = 12  # so many names are listed even beside a likely one
 
 
 class UserError(Exception):
@@ -31,3 +34,27 @@ def explained(path: str, error: BaseException, name: str = '') -> str:
   where = f'{name or path}, line {lines[-1]}' if lines else name or path
   reason = ' '.join(f'{type(error).__name__}: {reason}'.split())
   return f'{where}: {reason.removesuffix(":")}.'
+
+
+def meant(name: object, known: Iterable[str], likeness: float = 0.6) -> str:
+  """Returns the known name that a wrong one is likeliest to mean, or ''.
+
+  Args:
+    name: the wrong name.
+    known: the known names.
+    likeness: least similarity, from 0 to 1, see `difflib`.
+  """
+  found = difflib.get_close_matches(
+      str(name).lower(), list(known), 1, likeness)
+  return found[0] if found else ''
+
+
+def choose(name: object, known: Iterable[object]) -> str:
+  """Returns the end of an error about an unknown name: names to choose from."""
+  names = list(map(str, known))
+  close = meant(name, names)
+  if not close:
+    return f'choose one of {", ".join(names)}.'
+  others = [other for other in names if other != close]
+  return f'did you mean {close}' + (
+      f', or one of {", ".join(others)}?' if 0 < len(others) < _FEW else '?')

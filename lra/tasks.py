@@ -8,7 +8,7 @@ symbols.
 import dataclasses
 
 from lra import mad
-from lra.errors import UserError
+from lra.errors import UserError, choose
 
 # Results of tasks with more classes have no confusion matrix.
 MOST_CLASSES = 128
@@ -194,6 +194,5 @@ def get(name: str) -> Task:
   """
   task = TASKS.get(name) or HARDER.get(name)
   if task is None:
-    raise UserError(
-        f'Unknown task {name!r}: choose one of {", ".join(sorted(TASKS))}.')
+    raise UserError(f'Unknown task {name!r}: {choose(name, sorted(TASKS))}')
   return task

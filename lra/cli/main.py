@@ -7,9 +7,10 @@ Ctrl-C.
 """
 
 import pathlib
+import sys
 
 from lra.cli import command, launch, options
-from lra.errors import UserError
+from lra.errors import USER_ERROR, UserError
 from lra.experiment import describe
 from lra.system import environment
 
@@ -47,6 +48,8 @@ def main(*words: str) -> int:
     html = options.HTML.value
     publish.regenerate(launch.place(), html and pathlib.Path(html))
     return 0
+  if options.CHECK_RECORD.value:
+    return _check_record(pathlib.Path(options.CHECK_RECORD.value))
   if options.CURVES.value:
     from lra.records import curves
     curves.plot_runs(list(map(pathlib.Path, words)), options.CURVES.value)
@@ -76,6 +79,22 @@ def main(*words: str) -> int:
                       options.PROCESS_ID.value)
     return distributed.ending(_train)
   return _train()
+
+
+def _check_record(path):
+  """Prints the checks of a record; returns the exit code."""
+  from lra.report import submission
+  if not path.is_file():
+    raise UserError(f'--check_record={path} is no file: give a record, such as '
+                    'lra/results/runs/<task>/<model>-<config hash>-s0.json.')
+  checks = submission.check(path, pathlib.Path(options.RESULTS_DIR.value))
+  for one in checks:
+    if one.passed:
+      print(f'ok    {one.name:9} {one.what}', flush=True)
+  faults = [one for one in checks if not one.passed]
+  for one in faults:
+    print(f'error: {one.name}: {one.what}', file=sys.stderr)
+  return USER_ERROR if faults else 0
 
 
 def _train():
@@ -111,26 +130,29 @@ def _asked(inspection, paths):
 
 
 def listing() -> str:
-  """Returns models, by family, with parameter counts; and tasks with protocols.
+  """Returns a line for each model, by family, and one for each task.
 
-  Models are counted under the default protocol of each task.
+  Parameters and state sizes are those under the default protocol of a task.
   """
   from configs import base
   from lra import tasks
   from lra.costs import parameters
   from lra.report import catalogue
   counts, problems = parameters.table()
+  first = parameters.TASKS[0]
   protocols = {task: [name for name, known in base.PROTOCOLS.items()
                       if task in known] for task in tasks.TASKS}
+  width = max(map(len, tasks.TASKS))
   lines = [
-      f'{t.name:20}{t.seq_len:5} tokens{" x 2" if t.dual else "":5}'
-      f'{t.num_classes:3} classes  {", ".join(protocols[t.name])}'
+      f'{t.name:{width}} {t.seq_len:6} tokens{" x 2" if t.dual else "":5}'
+      f'{t.num_classes:4} classes  {t.title:33}  {", ".join(protocols[t.name])}'
       for t in tasks.TASKS.values()]
-  taken = dict.fromkeys(protocols[t][0] for t in parameters.TASKS)
   return '\n'.join([
-      f'models; under {", ".join(parameters.TASKS)} their parameters (protocol '
-      f'{", ".join(taken)}) and how many times the '
-      f'{catalogue.REFERENCE}\'s these are',
-      catalogue.listing(counts) + '\n'.join([
+      f'models; their parameters on {first} (protocol {protocols[first][0]}), '
+      f'how many times the {catalogue.REFERENCE}\'s these are, and the numbers '
+      'that a layer keeps from token to token',
+      catalogue.listing(
+          {name: {first: count[first]} for name, count in counts.items()},
+          states=parameters.state_sizes()) + '\n'.join([
           *problems, 'tasks, and their protocols; the first is the default',
           *lines])])

@@ -36,6 +36,9 @@ LEADERBOARD = flags.DEFINE_boolean(
 HTML = flags.DEFINE_string(
     'html', None, 'With --leaderboard: also write an HTML page, index.html, '
     'to this folder.')
+CHECK_RECORD = flags.DEFINE_string(
+    'check_record', None, 'Check a record before you send it: its form, '
+    'settings, commit, data and the other records.')
 CURVES = flags.DEFINE_string(
     'curves', None, 'Draw the validation accuracies of run directories, or the '
     'last ones of records, to this file, with one line for all seeds of a '
@@ -169,8 +172,8 @@ flags.register_validator(
     'it must be a finite number of at least 0')
 for _flag, _what in (
     ('workdir', 'a folder'), ('results_dir', 'a folder'), ('page', 'a file'),
-    ('html', 'a folder'), ('curves', 'a file'), ('sweep', 'a file'),
-    ('suite', 'a suite'),
+    ('html', 'a folder'), ('check_record', 'a file'), ('curves', 'a file'),
+    ('sweep', 'a file'), ('suite', 'a suite'),
     ('bundle', 'a file'), ('from_bundle', 'a file'),
     ('shard', 'a part, such as 2/5'), ('coordinator', 'HOST:PORT'),
     ('partition', 'a partition'), ('seeds', 'seeds, such as 0-4'),
@@ -241,14 +244,16 @@ for _flag in ('bundle', 'from_bundle'):
         f'--{_flag} is for a sweep that runs here: leave out --{_other}')
 
 # Flags that name a file or a folder. The shell does not expand ~ in --flag=~.
-_PATHS = ('bundle', 'curves', 'evaluate', 'export', 'from_bundle', 'html',
-          'page', 'predict', 'results_dir', 'workdir')
+_PATHS = ('bundle', 'check_record', 'curves', 'evaluate', 'export',
+          'from_bundle', 'html', 'page', 'predict', 'results_dir',
+          'workdir')
 _RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
          'replace', 'results_dir')
 # Flag that selects a command -> the other flags of the command.
 COMMANDS = {
     'list': (),
     'leaderboard': ('html', 'page', 'results_dir'),
+    'check_record': ('results_dir',),
     'curves': (),
     'sweep': ('bundle', 'cpus', 'executor', 'from_bundle', 'gpus', 'hours',
               'jobs', 'missing', 'partition', 'plan', 'shard', 'status',
@@ -295,6 +300,7 @@ Use finished runs: RUN is a folder such as runs/listops_mini/simpletron/...
 Look things up.
   --list                                         models and tasks
   --leaderboard --html=site                      write the tables again
+  --check_record=FILE                            before you send a record
 
 With --config, --sweep or --suite:
   --max_minutes=30     checkpoint and stop in time (exit code 75)

@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterable
+from typing import Any
 
 from lra.errors import UserError
 
@@ -122,7 +123,8 @@ def _parts(text, separators, comments=False):
 
   A part is None if it has no characters and no quotes.
   """
-  parts, closing = [None], []  # None or the tokens of a part
+  parts: list[Any] = [None]  # None or the tokens of a part
+  closing = []
   for token in _TOKEN.findall(text):
     if comments and token == '#':
       break

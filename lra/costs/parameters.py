@@ -1,7 +1,8 @@
 """Counts the parameters of every model on every task without computing them.
 
-Counting takes seconds. So `run_lra.py --list` reads the file that `python -m
-lra.costs.parameters` has written, and counts only models missing in it.
+It also finds the state size of every model. Counting takes seconds. So
+`run_lra.py --list` reads the file that `python -m lra.costs.parameters` has
+written, and counts only models missing in it.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from lra.report import catalogue, inputs
 from lra.report.catalogue import REFERENCE
 
 TASKS = ('listops', 'text', 'retrieval')
+STATE = 'state_size'  # column of the sizes on TASKS[0]
 COUNTED = paths.PACKAGED / 'parameters.csv'
 
 
@@ -74,6 +76,21 @@ def count(model: str) -> dict[str, int]:
   return {task: parameters(model, task) for task in TASKS}
 
 
+def state_size(model: str) -> int | None:
+  """Returns the state size of a layer of a model on TASKS[0], None if unknown.
+  """
+  from lra.experiment.experiment import resolve
+  return resolve(config_of(model, TASKS[0])).state_size
+
+
+def state_sizes(path: pathlib.Path = COUNTED) -> dict[str, int]:
+  """Reads model -> state size of the known ones; {} if there is no such file.
+  """
+  return {row['model']: int(row[STATE])
+          for row in inputs.counts(path, ('model', STATE), ())
+          if row[STATE].isdecimal()}
+
+
 def read(path: pathlib.Path = COUNTED) -> dict[str, dict[str, int]]:
   """Reads model -> task -> parameters; {} if nothing was counted before."""
   return {row['model']: {task: row[task] for task in TASKS}
@@ -94,7 +111,8 @@ def write(folder: pathlib.Path, names: Iterable[str] | None = None
   names = [e.name for e in catalogue.read()] if names is None else names
   files.write_all({
       folder / COUNTED.name: _csv(
-          ['model', *TASKS], ([name, *count(name).values()] for name in names)),
+          ['model', *TASKS, STATE],
+          ([name, *count(name).values(), state_size(name)] for name in names)),
       folder / inputs.BUDGETS.name: _csv(
           ['protocol', 'task', 'transformer'],
           ([*of, number] for of, number in count_budgets().items()))})

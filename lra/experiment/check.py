@@ -14,7 +14,7 @@ from ml_collections.config_dict import FieldReference
 from configs.protocols import PROTOCOLS
 from lra import models, paths, tasks
 from lra.config.fields import COUNT, FIELDS, MANY, Field
-from lra.errors import UserError
+from lra.errors import UserError, choose
 
 # Fields that a group of `config.optim.groups` may override.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
@@ -136,8 +136,7 @@ def check_choice(field: str, value, choices) -> None:
   """Raises a UserError naming `field` unless `value` is one of `choices`."""
   if value not in choices:
     raise UserError(
-        f'{field}={value!r} is not possible: choose one of '
-        f'{", ".join(choices)}.')
+        f'{field}={value!r} is not possible: {choose(value, choices)}')
 
 
 def _check_field(name: str, value, field: Field):

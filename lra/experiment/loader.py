@@ -5,9 +5,9 @@ before any work is done.
 """
 
 import ast
-import difflib
 import functools
 import itertools
+import pathlib
 import re
 import sys
 import types
@@ -17,7 +17,7 @@ from ml_collections import ConfigDict, config_flags
 
 from lra import files, paths
 from lra.config.fields import FIELDS
-from lra.errors import UserError, explained
+from lra.errors import UserError, explained, meant
 from lra.experiment import check
 from lra.system import signals
 
@@ -105,8 +105,12 @@ def _get_config(path):
   try:
     code = files.read(path)
   except OSError as e:
+    known = [p.stem for p in (paths.ROOT / 'configs').glob('*.py')]
+    close = meant(pathlib.Path(path).stem, sorted(known))
     raise UserError(
-        f'{path} cannot be read ({e.strerror}): {_FORM}.') from e
+        f'{path} cannot be read ({e.strerror}): ' + (
+            f'did you mean {paths.config_said(close)}?' if close else
+            f'{_FORM}.')) from e
   module = types.ModuleType('config_file')
   module.__file__ = path
   sys.modules[module.__name__] = module
@@ -166,7 +170,7 @@ def _meant(name, names):
   fields = {n.rpartition('.')[2]: n for n in reversed(names)}
   initials = [n for n in fields if '_' in n and last == ''.join(
       word[:1] for word in n.split('_'))]
-  alike = difflib.get_close_matches(last, fields, cutoff=0.75)
+  alike = [close for close in [meant(last, fields, 0.75)] if close]
   parts = sorted((n for n in fields if len(last) > 3 and last in n),
                  key=lambda n: (not n.startswith(last), len(n)))
   found = [last] * (last in fields) + initials + alike + parts

@@ -2,17 +2,20 @@
 
 A model's file defines `Mixer`; it is registered nowhere else. Close variants
 share a file, which `SHARED` names. This folder holds only models: code that
-other models share is in `lra/nn`.
+other models share is in `lra/nn`. A notebook can `register` a mixer without a
+file.
 """
 
 import dataclasses
 import importlib
 import os
 import pathlib
+import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
-from lra.errors import UserError, explained
+from lra.errors import UserError, choose, explained
 from lra.system import environment, signals
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -34,6 +37,7 @@ SHARED = {
 # Fields of a mixer that the encoder fills in.
 GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'dropout',
          'tie_dropout', 'parent', 'name')
+_registered: dict[str, type] = {}
 _PLAIN = (bool, int, float, str, tuple, list, dict)
 
 
@@ -50,6 +54,34 @@ def names(folder: str | os.PathLike = FOLDER) -> tuple[str, ...]:
       name for stem in stems for name in SHARED.get(stem, [stem])))
 
 
+def register(name: str) -> Callable[[type], type]:
+  """Returns a decorator that makes a mixer a model of this process.
+
+  It is for trials in a notebook: `configs.base.get_config(task, name)` makes a
+  config of the model. The command line knows models with files only. A second
+  mixer of this name replaces the first.
+
+  Args:
+    name: the value of `config.model.name`.
+
+  Raises:
+    UserError: a file of this folder has a model of this name, or the decorated
+      class is no mixer, that is a Flax module.
+  """
+  if name in names():
+    raise UserError(f'{place(name)[0]}.py in lra/models has the model {name}: '
+                    'register yours under another name.')
+
+  def add(cls):
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+      raise UserError(f'{cls!r} is no mixer: register a class derived from '
+                      'flax.linen.Module or lra.nn.mixer.HeadMixer.')
+    _registered[name] = cls
+    return cls
+
+  return add
+
+
 def place(name: str) -> tuple[str, str]:
   """Returns the file of a model, without `.py`, and the class in it."""
   return next(((file, classes[name]) for file, classes in SHARED.items()
@@ -58,11 +90,12 @@ def place(name: str) -> tuple[str, str]:
 
 def module(name: str) -> types.ModuleType:
   """Imports the file of model `name`; see `mixer`."""
+  if name in _registered:
+    return sys.modules[_registered[name].__module__]
   known = names(FOLDER)
   if name not in known:
     raise UserError(
-        f'Unknown model {name!r}: set config.model.name to one of '
-        f'{", ".join(known)}.')
+        f'Unknown model {name!r} in config.model.name: {choose(name, known)}')
   file, _ = place(name)
   try:
     return importlib.import_module(f'lra.models.{file}')
@@ -85,7 +118,7 @@ def mixer(name: str) -> type:
       file cannot be imported or defines no mixer.
   """
   file, cls = place(name)
-  found = getattr(module(name), cls, None)
+  found = _registered.get(name) or getattr(module(name), cls, None)
   if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
     raise UserError(
         f'lra/models/{file}.py has no mixer: define a class {cls}(nn.Module), '

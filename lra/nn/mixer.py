@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.config import fields
-from lra.errors import UserError
+from lra.errors import UserError, choose
 from lra.nn import draws, layers
 
 
@@ -228,8 +228,8 @@ def check_choices(mixer: nn.Module) -> None:
     value, choices = getattr(mixer, field.name), field.metadata.get('choices')
     if choices and value not in choices:
       raise UserError(
-          f'config.model.{field.name}={value!r} is not possible: choose one of '
-          f'{", ".join(choices)}.')
+          f'config.model.{field.name}={value!r} is not possible: '
+          f'{choose(value, choices)}')
 
 
 def resolve_kernel(op: str, kernel: str, shape: tuple[int, ...],

@@ -8,7 +8,7 @@ step and the loop depend on none of them.
 import importlib
 import pathlib
 
-from lra.errors import UserError
+from lra.errors import UserError, choose
 from lra.objectives.base import Objective
 
 
@@ -27,6 +27,5 @@ def get(name: str) -> type[Objective]:
   """
   if name not in names():
     raise UserError(
-        f'config.objective={name!r} is not possible: choose one of '
-        f'{", ".join(names())}.')
+        f'config.objective={name!r} is not possible: {choose(name, names())}')
   return importlib.import_module(f'lra.objectives.{name}').Objective

@@ -35,7 +35,7 @@ class Method(result.Record):
   def _counts_agree(self):
     if (self.examples is None) != (self.correct is None):
       raise ValueError("it has one of 'examples' and 'correct', not both")
-    if self.correct is not None:
+    if self.correct is not None and self.examples is not None:
       right = int(bits.unpack(self.correct, self.examples).sum())
       if right != round(self.accuracy * self.examples):
         raise ValueError(

@@ -524,8 +524,8 @@ class Result(File):
     if self.search and not self.search.chose(self.config):
       raise ValueError("field 'search' gives no highest score to the settings "
                        'of its config')
-    both = self.num_params is not None and self.mixer_params is not None
-    if both and self.mixer_params > self.num_params:
+    if self.num_params is not None and (self.mixer_params or 0) > (
+        self.num_params):
       raise ValueError("field 'mixer_params' is larger than 'num_params'")
     return self
 

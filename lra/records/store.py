@@ -59,13 +59,36 @@ def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
     `Result`).
   """
   runs, left_out = _read(folder, result.read, task_names)
+  left_out += _take_contradictions(runs, folder)
+  return [(_name(path, folder), run) for path, run in runs.items()], left_out
+
+
+def contradictions(folder: pathlib.Path, new: Result) -> list[LeftOut]:
+  """Returns the records that a new run would add to those left out.
+
+  Args:
+    folder: folder of all records; a record of the same run in it is replaced.
+    new: the run.
+  """
+  path = folder / new.record_path
+  others, _ = _read(folder, result.read, [new.task])
+  others.pop(path, None)
+  with_new = {**others, path: new}
+  before = _take_contradictions(others, folder)
+  return [one for one in _take_contradictions(with_new, folder)
+          if one not in before]
+
+
+def _take_contradictions(runs, folder):
+  """Removes the runs that contradict others; returns them."""
   keys = {path: key(run) for path, run in runs.items() if _classifies(run)}
+  left_out = []
   for find in (_repeated, _copied, _short):
     classified = {path: run for path, run in runs.items() if path in keys}
     for path, why in find(classified, folder, keys):
       left_out.append(LeftOut(_name(path, folder), why))
       del runs[path]
-  return [(_name(path, folder), run) for path, run in runs.items()], left_out
+  return left_out
 
 
 def read_baselines(folder: pathlib.Path

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from lra import files, models, paths
-from lra.formats import count
+from lra.formats import count, plain
 from lra.report.markdown import Markup, code, table
 
 MODELS = models.FOLDER
@@ -244,29 +244,39 @@ def write_readme(folder: str | os.PathLike = MODELS) -> pathlib.Path:
 
 
 def listing(params: Mapping[str, Mapping[str, int]] | None = None,
-            folder: str | os.PathLike = MODELS) -> str:
+            folder: str | os.PathLike = MODELS,
+            states: Mapping[str, int] | None = None) -> str:
   """Returns the plain-text table of `run_lra.py --list`, then the problems.
 
   Args:
     params: model -> task -> number of parameters; tasks become columns, in
       the order in which they first occur, with the ratio to `REFERENCE`.
     folder: the folder of the models.
+    states: model -> state size of a layer.
   """
-  params = params or {}
+  params, states = params or {}, states or {}
   columns = list(dict.fromkeys(t for by in params.values() for t in by))
   base = params.get(REFERENCE, {})
-  lines = [['model', 'family', 'cost', 'kernels', *columns]]
+  lines = [['model', 'family', 'paper (arXiv)', *columns, 'state size',
+            'cost']]
   for family, members in families(read(folder)).items():
     for e in members:
       mine = params.get(e.name, {})
-      lines.append([e.name, family, e.cost, ', '.join(e.kernels) or '-',
-                    *(_against(mine.get(t), base.get(t)) for t in columns)])
+      lines.append([e.name, family, paper(e.source),
+                    *(_against(mine.get(t), base.get(t)) for t in columns),
+                    count(states[e.name]) if e.name in states else '-', e.cost])
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
   lines = ['  '.join(
-      cell.rjust(w) if i > 3 else cell.ljust(w)
+      cell.rjust(w) if 2 < i < len(widths) - 1 else cell.ljust(w)
       for i, (cell, w) in enumerate(zip(line, widths, strict=True))
   ).rstrip() for line in lines]
   return ''.join(f'{line}\n' for line in lines + problems(folder))
+
+
+def paper(source: str) -> str:
+  """Returns authors, year and arXiv number of the first paper of a source."""
+  found = re.match(r'.*?arXiv \d{4}\.\d{4,5}', source)
+  return plain(found[0].replace('arXiv ', '') if found else source, 60)
 
 
 def _against(number, reference):

@@ -1,8 +1,8 @@
 """Puts finished runs on the leaderboard, also from several processes at once.
 
-`leaderboard.md`, the pages of the tasks and the figures depend on the records
-only: not on the order of the files, the locale or the time zone. Nothing here
-imports jax.
+`leaderboard.md`, the pages of the tasks, the figures and the CSV files depend
+on the records only: not on the order of the files, the locale or the time zone.
+Nothing here imports jax.
 
 If two processes read the records and write the page at once, the slower one may
 lose the other's row. So a lock beside the records protects the page.
@@ -31,7 +31,7 @@ from lra.formats import percent, points, quantity
 from lra.records import result
 from lra.records.result import InvalidRecord, Result
 from lra.records.store import LeftOut
-from lra.report import figures, inputs, render, site, statistics
+from lra.report import data, figures, inputs, render, site, statistics
 from lra.report.site import Content, Place
 from lra.system import machine
 from lra.system.terminal import say
@@ -47,7 +47,7 @@ _POLL_SECONDS = 0.05
 
 
 def write(place: Place, html: pathlib.Path | None = None) -> list[LeftOut]:
-  """Writes the pages and figures, and removes stale ones.
+  """Writes the pages, figures and CSV files, and removes stale ones.
 
   Every input is checked and every file is ready before the first is replaced.
   It takes no lock: if several processes write, the last one wins.
@@ -65,11 +65,14 @@ def write(place: Place, html: pathlib.Path | None = None) -> list[LeftOut]:
   found = site.load(place)
   contents = {path: text.encode() for path, text in
               render.markdown(found).items()}
+  contents |= {place.details / name: text.encode() for name, text in
+               data.tables(found.boards, found.speeds).items()}
   drawn = figures.draw(figures_of(found), place.figures)
   contents |= {place.figures / name: data for name, data in drawn.items()}
   if html:
     contents[html / 'index.html'] = render.html(found, drawn, html).encode()
   stale = {*place.figures.glob('*.svg'), *(
+      place.details / name for name in data.NAMES), *(
       place.details / f'{name}.md' for name in (
           *tasks.TASKS, 'mechanisms', 'published', 'reading'))} - set(contents)
   files.write_all(contents)

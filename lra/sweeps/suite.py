@@ -23,8 +23,9 @@ from collections.abc import Sequence
 from absl import flags
 
 from lra import files, paths
+from lra import models as known_models
 from lra.config import grid, identity
-from lra.errors import UserError
+from lra.errors import UserError, choose
 from lra.records.result import SEARCHED, Search
 from lra.sweeps import best, sweep
 from lra.sweeps.sweep import Entry
@@ -139,8 +140,8 @@ def read(name: str, models: Sequence[str] = ()) -> list[Unit]:
     raise UserError(f'{path} names no models: give --models=transformer,...')
   for model in models:
     if not os.path.isfile(paths.config_file(model)):
-      raise UserError(f'{path}: there is no model {model}: choose models of '
-                      '--list.')
+      raise UserError(f'{path}: there is no model {model}: '
+                      f'{choose(model, known_models.names())}')
     if models.count(model) > 1:
       raise UserError(f'{path}: {model} is named twice: name each model once.')
   asked = [(number, sweep.on_line(path, number, _asked, line))
@@ -164,8 +165,8 @@ def _path(name):
     if path.is_file():
       return path
     known = sorted(p.stem for p in (paths.ROOT / _FOLDER).glob('*.txt'))
-    raise UserError(f'There is no suite {name}: choose one of '
-                    f'{", ".join(known)}, or give a file.')
+    raise UserError(
+        f'There is no suite or file {name}: {choose(name, known)}')
   return paths.found(name)
 
 

@@ -56,19 +56,51 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
           'git_published': _published()}
 
 
-def _published():
+def published(commit: str) -> bool | None:
+  """Returns whether the published branch has a commit, None if unknown.
+
+  Args:
+    commit: 40 hexadecimal digits.
+  """
+  return _published(commit) if is_commit(commit) else None
+
+
+def is_commit(commit: str) -> bool:
+  """Returns whether this checkout has a commit of 40 hexadecimal digits."""
+  return bool(re.fullmatch('[0-9a-f]{40}', commit)) and _git(
+      'cat-file', '-t', commit) == 'commit'
+
+
+def file_at(commit: str, path: str) -> bytes | None:
+  """Returns a file of a commit; None if the commit has no such file.
+
+  Args:
+    commit: 40 hexadecimal digits.
+    path: path from the top of this checkout, with /.
+  """
+  return _git_bytes('cat-file', 'blob', f'{commit}:{path}') if is_commit(
+      commit) else None
+
+
+def _published(commit='HEAD'):
   """Returns whether the published branch contains HEAD, None if unknown."""
   branches = [name for name in _PUBLISHED
               if _git('rev-parse', '--verify', '--quiet', name)]
   if not branches:
     return None
-  missing = _git('rev-list', '--max-count=1', 'HEAD', '--not', branches[0])
+  missing = _git('rev-list', '--max-count=1', commit, '--not', branches[0])
   if missing and _git('rev-parse', '--is-shallow-repository') == 'true':
     return None  # a shallow clone lacks the ancestors of the branch
   return None if missing is None else not missing
 
 
 def _git(*args):
+  """Returns git's output without outer whitespace, None if git fails."""
+  found = _git_bytes(*args)
+  return None if found is None else found.decode(errors='replace').strip()
+
+
+def _git_bytes(*args):
   """Returns git's output for this package's checkout, None if git fails.
 
   Git runs commands that a repository names, so only two conditions make a
@@ -87,7 +119,7 @@ def _git(*args):
         ('git', '--no-optional-locks', '-c', 'core.fsmonitor=false',
          '-c', f'core.hooksPath={os.devnull}', *trusted, *args),
         env={**env, 'GIT_CEILING_DIRECTORIES': str(top.parent)},
-        cwd=top, text=True, capture_output=True, check=True).stdout.strip()
+        cwd=top, capture_output=True, check=True).stdout
   except (OSError, subprocess.CalledProcessError):
     return None
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from lra import files, paths
 from lra.config import identity
-from lra.errors import UserError
+from lra.errors import UserError, choose
 from lra.system.terminal import say
 
 Point = Mapping[str, Any]  # `step`, `split` and numbers
@@ -200,8 +200,8 @@ def check(names: Sequence[str]) -> None:
   """Raises UserError if a name is unknown or its library not installed."""
   for name in names:
     if name not in WRITERS:
-      raise UserError(f'--log={name} is not possible: choose from '
-                      f'{", ".join(WRITERS)}.')
+      raise UserError(
+          f'--log={name} is not possible: {choose(name, WRITERS)}')
     library = _LIBRARIES.get(name)
     if library and importlib.util.find_spec(library) is None:
       raise UserError(f'--log={name} needs {library}, which is not installed: '

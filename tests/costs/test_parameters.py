@@ -47,6 +47,8 @@ def test_the_committed_counts_are_true(model):
   if model not in committed and len(committed) > 1:
     pytest.skip(f'{model} is not in parameters.csv yet: run `{_RUN}`')
   assert committed[model] == parameters.count(model), f'run `{_RUN}`'
+  known = parameters.state_sizes().get(model)
+  assert known == parameters.state_size(model), f'run `{_RUN}`'
 
 
 def test_every_protocol_has_a_counted_transformer():
@@ -66,7 +68,8 @@ def test_the_committed_budgets_are_true():
 @pytest.mark.full
 def test_a_model_that_was_not_counted_is(tmp_path, monkeypatch):
   path = parameters.write(tmp_path, ['local'])
-  assert path.read_text().startswith('model,listops,text,retrieval\nlocal,')
+  assert path.read_text().startswith(
+      'model,listops,text,retrieval,state_size\nlocal,')
   counted = parameters.read(path)
   assert counted == {'local': parameters.read()['local']}
   assert inputs.budgets(tmp_path / inputs.BUDGETS.name) == inputs.budgets()

@@ -187,7 +187,7 @@ def test_another_source_is_refused(data, tmp_path):
 
 
 def test_unknown_task():
-  with pytest.raises(UserError, match='choose one of .*listops'):
+  with pytest.raises(UserError, match='did you mean listops?'):
     data_prep.prepare('listop')
 
 

@@ -88,7 +88,7 @@ def test_each_task_has_a_page_and_pairs_name_their_head(tmp_path):
   folder = tmp_path / 'leaderboard'
   assert {path.name for path in folder.iterdir()} == {
       'retrieval.md', 'text_mini.md', 'reading.md', 'mechanisms.md',
-      'published.md'}
+      'published.md', 'results.csv', 'runs.csv'}
   first, pairs, mini = (path.read_text('utf-8') for path in (
       place.page, folder / 'retrieval.md', folder / 'text_mini.md'))
   assert 'leaderboard/retrieval.md)' in first

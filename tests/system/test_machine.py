@@ -40,13 +40,18 @@ def checkout(tmp_path):
   return root
 
 
-def state(root, *names):
-  """Returns `git_state(names)` from the copy of `machine` in `root`."""
+def module_of(root):
+  """Returns the copy of `machine` in `root`."""
   spec = importlib.util.spec_from_file_location(
       'machine_of_checkout', root / 'lra/system/machine.py')
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
-  return module.git_state([root / name for name in names])
+  return module
+
+
+def state(root, *names):
+  """Returns `git_state(names)` from the copy of `machine` in `root`."""
+  return module_of(root).git_state([root / name for name in names])
 
 
 def dirty(root, *names):
@@ -91,6 +96,24 @@ def test_a_commit_is_published_once_the_known_branch_has_it(
   git(checkout, 'branch', '-qm', 'main', 'other')
   git(checkout, 'branch', '-qD', 'mine')
   assert published() is None
+
+
+def test_commits_and_files_of_the_past(checkout):
+  ours = module_of(checkout)
+  old = ours.git_state()['git_commit']
+  put(checkout, 'lra/models/known.py', ' 2 \n\n')
+  git(checkout, 'switch', '-q', '-c', 'mine')
+  git(checkout, 'commit', '-qam', 'mine')
+  new = ours.git_state()['git_commit']
+  assert ours.is_commit(old) and ours.is_commit(new)
+  assert (ours.published(old), ours.published(new)) == (True, False)
+  assert ours.file_at(old, 'lra/models/known.py') == b'1\n'
+  assert ours.file_at(new, 'lra/models/known.py') == b' 2 \n\n'
+  assert ours.file_at(old, 'lra/models/unknown.py') is None
+  # Git would take these for the name of a branch, a file or a flag.
+  for text in ('HEAD', 'main', f'{old}:notes.txt', f'--{old[2:]}', 'f' * 40):
+    assert not ours.is_commit(text) and ours.published(text) is None
+    assert ours.file_at(text, 'notes.txt') is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='only root can change owners')
