@@ -113,6 +113,9 @@ def _train():
     from lra.sweeps import ahead
     ahead.compile_steps(chosen)
     return 0
+  if options.TRIAL.value:
+    from lra.cli import launch_trial
+    return launch_trial.run(chosen)
   if options.SEARCH.value:
     from lra.cli import launch_search
     return launch_search.run(chosen)

@@ -163,6 +163,10 @@ LOG = flags.DEFINE_list(
 PROFILE = flags.DEFINE_string(
     'profile', None, 'Record a trace of the steps FIRST:LAST, such as 20:30, '
     'in profile/ of the run directory.')
+TRIAL = flags.DEFINE_boolean(
+    'trial', False, 'Make 10 steps of --config and validate on 2 batches, then '
+    'print what the whole run would take here in hours and memory. Nothing is '
+    'recorded or kept.')
 PRINT_CONFIG = flags.DEFINE_boolean(
     'print_config', False, 'Print every field of --config with its value, '
     'meaning and range, and do not train.')
@@ -266,7 +270,7 @@ COMMANDS = {
     command.CONFIG.name: (
         'compile_only', 'coordinator', 'distributed', 'grid', 'num_processes',
         'print_config', 'process_id', 'profile', 'search', 'seeds',
-        'show_test', 'space', 'test', 'trials', 'workdir', *_RUNS),
+        'show_test', 'space', 'test', 'trial', 'trials', 'workdir', *_RUNS),
 }
 
 _HELP = '''\
@@ -282,6 +286,7 @@ Train a model and score it. The same command resumes a stopped run.
   --config=...:listops --grid='train.learning_rate=[0.02,0.05]'
   --config=...:listops --search=optuna --space='train.learning_rate=log(1e-4,1)'
   --config=...:listops --print_config            fields, with their meaning
+  --config=...:listops --trial                   hours and memory it would take
 
 Train many configs, each with its seeds.
   --sweep=configs/sweeps/mini.txt                train what is not finished
@@ -337,6 +342,11 @@ def check() -> None:
   if len(asked) > 1:
     raise UserError(f'--{asked[0]} and --{asked[1]} are two commands: leave '
                     'out one of them.')
+  unwanted = [name for name in given if flags.FLAGS[name].value and name not in (
+      'trial', command.CONFIG.name, command.CACHE.name)]
+  if TRIAL.value and unwanted and command.CONFIG.name in asked:
+    raise UserError('--trial makes a few steps of one run and keeps nothing: '
+                    f'leave out --{unwanted[0]}.')
   for name in given:
     takers = [taker for taker in COMMANDS if name in COMMANDS[taker]]
     if name not in asked and not set(takers) & set(asked):

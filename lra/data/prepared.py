@@ -1,10 +1,12 @@
 """Loads a data set into memory, after preparing it if necessary."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 import data_prep
+from data_prep import content
 from data_prep.content import Split
 
 __all__ = ['Prepared', 'Split', 'fold_val_into_train', 'load']
@@ -32,9 +34,18 @@ def load(task_name: str, data_dir=None, source=None) -> Prepared:
   error too.
   """
   data_prep.prepare(task_name, data_dir, source)
-  content = data_prep.read(task_name, data_dir)
-  return Prepared(dict(content.splits), content.info['fingerprint'],
-                  dict(content.info))
+  read = data_prep.read(task_name, data_dir)
+  return Prepared(
+      dict(read.splits), read.info['fingerprint'], dict(read.info))
+
+
+def chosen(split: Split, indices: Sequence[int]) -> Split:
+  """Returns a split of the examples `indices`, in this order."""
+  labels = split.labels[indices]
+  if split.pairs is not None:
+    return dataclasses.replace(
+        split, labels=labels, pairs=split.pairs[indices])
+  return content.split_of([split.document(i) for i in indices], labels)
 
 
 def lengths(split: Split) -> np.ndarray:

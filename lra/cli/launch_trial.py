@@ -1,0 +1,32 @@
+"""Runs --trial: a few steps of --config, of which nothing is kept."""
+
+import jax
+
+from lra.cli import launch
+from lra.costs import trial
+from lra.experiment.experiment import Experiment
+from lra.system import machine
+from lra.training.trainer import Diverged
+
+
+def run(experiment: Experiment) -> int:
+  """Makes the trial and prints the estimate; returns the exit code."""
+  launch.warn_of_form({experiment.config.model.name})
+  try:
+    made = trial.measure(experiment)
+  except Diverged:
+    print('diverged: the loss was not finite: try a smaller '
+          'config.train.learning_rate.')
+    return launch.EXIT['diverged']
+  except jax.errors.JaxRuntimeError as error:
+    if not machine.out_of_memory(error):
+      raise
+    print('oom: the device has too little memory: choose a smaller '
+          'config.train.microbatch_size or config.encoder.remat=True.')
+    return launch.EXIT['oom']
+  print(f'trial of {experiment.config.model.name} on {experiment.task.name}: '
+        f'{made.tried} of {made.steps:,} steps; nothing is recorded or kept.\n'
+        f'{made}')
+  if experiment.task.longer:
+    print('The tests of other lengths after the test are not counted.')
+  return 0

@@ -1,0 +1,150 @@
+"""Makes a few steps of a run and estimates what the whole run would take."""
+
+import contextlib
+import dataclasses
+import pathlib
+import tempfile
+import time
+
+import numpy as np
+
+from lra.data import prepared
+from lra.experiment.experiment import Experiment
+from lra.formats import gib, quantity
+from lra.system import machine, signals
+from lra.system.terminal import StopRequest, say
+from lra.training.sizes import is_cpu
+from lra.training.trainer import Trainer
+
+STEPS, BATCHES = 10, 2
+# No step begins after so many seconds, but one is always made.
+SECONDS = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+  """Measured times of a trial, and the sizes of the whole run.
+
+  Attributes:
+    tried: steps that were made.
+    steps: steps of the whole run.
+    step_seconds: seconds of a step, with its batch, after compilation.
+    batch_seconds: seconds of an evaluation batch.
+    validations: number of validations of the whole run.
+    val_batches, test_batches: evaluation batches of a validation and the test.
+    compile_seconds: seconds that compilation took, or loading from the cache.
+    peak_memory_bytes: see `machine.peak_memory`.
+    device: the hardware.
+  """
+  tried: int
+  steps: int
+  step_seconds: float
+  batch_seconds: float
+  validations: int
+  val_batches: int
+  test_batches: int
+  compile_seconds: float
+  peak_memory_bytes: int
+  device: str
+
+  @property
+  def parts(self) -> dict[str, tuple[str, float]]:
+    """Returns part of the whole run -> (how often what, seconds)."""
+    per_step, per_batch = map(quantity, (self.step_seconds, self.batch_seconds))
+    validated = self.validations * self.val_batches
+    return {
+        'compilation': ('', self.compile_seconds),
+        'training': (f'{self.steps:,} steps of {per_step} s',
+                     self.steps * self.step_seconds),
+        'validation': (f'{self.validations:,} x {self.val_batches:,} batches '
+                       f'of {per_batch} s', validated * self.batch_seconds),
+        'test': (f'{self.test_batches:,} batches of {per_batch} s',
+                 self.test_batches * self.batch_seconds)}
+
+  @property
+  def seconds(self) -> float:
+    """Returns the estimated seconds of the whole run."""
+    return sum(seconds for _, seconds in self.parts.values())
+
+  def __str__(self) -> str:
+    lines = [f'the whole run would take about {_time(self.seconds)} and '
+             f'{gib(self.peak_memory_bytes)} GiB on {self.device}:']
+    lines += [f'  {name:12}{_time(seconds):>10}  {how}'.rstrip()
+              for name, (how, seconds) in self.parts.items()]
+    return '\n'.join(lines)
+
+
+def measure(experiment: Experiment) -> Trial:
+  """Makes `STEPS` steps and validates on `BATCHES` batches; keeps nothing.
+
+  The test split is not read. The validation batches are evenly spaced in the
+  order of evaluation, because a CPU evaluates the shortest examples first.
+
+  Args:
+    experiment: an `Experiment`; its run directory is not touched.
+
+  Raises:
+    Diverged: the loss is not finite.
+    UserError: the experiment cannot run here; see `train.train`.
+  """
+  t = experiment.config.train
+  with (tempfile.TemporaryDirectory(prefix='lra-trial-') as folder,
+        contextlib.closing(Trainer(dataclasses.replace(
+            experiment, folder=pathlib.Path(folder)))) as trainer):
+    trainer.compile()
+    with signals.interrupting():
+      tried, step_seconds = _train(trainer, min(STEPS, t.steps))
+      val, test = (trainer.data.splits[name] for name in ('val', 'test'))
+      size = trainer.program.sizes.eval_batch
+      batch_seconds = _validate(trainer, size)
+    return Trial(
+        tried, t.steps, step_seconds, batch_seconds,
+        -(-t.steps // t.eval_every) if len(val) else 0,
+        -(-len(val) // size), -(-len(test) // size),
+        trainer.counters.compile_seconds, machine.peak_memory(),
+        machine.device_name())
+
+
+def _train(trainer, most):
+  """Makes up to `most` steps; returns (their number, seconds per step).
+
+  The first step counts only if there is no other.
+  """
+  start = time.perf_counter()
+  trainer.update(trainer.next_batch())
+  say(f'step 1: {trainer.log()}')
+  first = time.perf_counter() - start
+  begun = time.perf_counter()
+  while trainer.step < most and time.perf_counter() - start < SECONDS:
+    trainer.update(trainer.next_batch())
+  if trainer.step == 1:
+    return 1, first
+  say(f'step {trainer.step}: {trainer.log()}')
+  return trainer.step, (time.perf_counter() - begun) / (trainer.step - 1)
+
+
+def _validate(trainer, size):
+  """Validates on a few batches; returns the seconds of one."""
+  splits = trainer.data.splits
+  split = splits['val'] if len(splits['val']) else splits['train']
+  order = trainer.program.order(split)
+  starts = range(0, len(order), size)
+  some = [starts[(2 * i + 1) * len(starts) // (2 * BATCHES)]
+          for i in range(min(BATCHES, len(starts)))]
+  few = prepared.chosen(
+      split, np.concatenate([order[i:i + size] for i in some]))
+  trainer.data = dataclasses.replace(
+      trainer.data, splits={**splits, 'val': few})
+  stop = StopRequest(None)
+  if not is_cpu(trainer.program.mesh):
+    trainer.validate(stop)  # the first evaluation on a GPU takes longer
+  before = trainer.counters.eval_seconds
+  trainer.validate(stop)
+  return (trainer.counters.eval_seconds - before) / len(some)
+
+
+def _time(seconds):
+  for name, unit in (('h', 3600), ('min', 60)):
+    if seconds >= unit:
+      return f'{quantity(seconds / unit)} {name}'
+  return f'{quantity(seconds)} s'
