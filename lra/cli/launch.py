@@ -9,7 +9,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from lra import paths as place_lib
-from lra.cli import options
+from lra.cli import announce, options
 from lra.config import grid, identity, seeds
 from lra.errors import UserError
 from lra.experiment import loader, source
@@ -268,6 +268,9 @@ def _trained(runs, how, errors):
   yield from done
   if not left:
     return
+  say(announce.text(
+      left, place(), tested=how['tested'], recorded=how['recorded'],
+      replace=options.REPLACE.value))
   from lra.training import train as train_lib
   if len(runs) == 1:
     yield left[0], train_lib.train(left[0], **how)

@@ -11,7 +11,6 @@ from lra.training.trainer import Diverged
 
 def run(experiment: Experiment) -> int:
   """Makes the trial and prints the estimate; returns the exit code."""
-  launch.warn_of_form({experiment.config.model.name})
   try:
     made = trial.measure(experiment)
   except Diverged:

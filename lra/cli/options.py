@@ -342,11 +342,11 @@ def check() -> None:
   if len(asked) > 1:
     raise UserError(f'--{asked[0]} and --{asked[1]} are two commands: leave '
                     'out one of them.')
-  unwanted = [name for name in given if flags.FLAGS[name].value and name not in (
-      'trial', command.CONFIG.name, command.CACHE.name)]
-  if TRIAL.value and unwanted and command.CONFIG.name in asked:
-    raise UserError('--trial makes a few steps of one run and keeps nothing: '
-                    f'leave out --{unwanted[0]}.')
+  if TRIAL.value and command.CONFIG.name in asked:
+    for name in given:
+      if name not in ('trial', command.CONFIG.name, command.CACHE.name):
+        raise UserError('--trial makes a few steps of one run and keeps '
+                        f'nothing: leave out --{name}.')
   for name in given:
     takers = [taker for taker in COMMANDS if name in COMMANDS[taker]]
     if name not in asked and not set(takers) & set(asked):

@@ -1,0 +1,50 @@
+"""Describes, before training, the files that runs will write."""
+
+import os
+import pathlib
+from collections.abc import Sequence
+
+from lra.config import identity
+from lra.experiment.experiment import Experiment
+from lra.report.site import Place
+
+
+def text(runs: Sequence[Experiment], place: Place, *, tested: bool,
+         recorded: bool, replace: bool) -> str:
+  """Returns a line with the run directories, records and pages to be written.
+
+  Args:
+    runs: the runs to train.
+    place: paths of the leaderboard.
+    tested: whether the runs end with their test.
+    recorded: whether their results are recorded.
+    replace: whether a new record replaces an earlier one.
+  """
+  folder = _shown(runs[0].folder)
+  said = f'Writes to {folder}' if len(runs) == 1 else (
+      f'Writes to {len(runs)} run directories, such as {folder}')
+  if not tested:
+    return f'{said}; without a test there is no record.'
+  if not recorded:
+    return f'{said}; the result is not recorded.'
+  if not replace and all(_record(run, place).exists() for run in runs):
+    return (f'{said}; {_shown(place.runs)} has a record already, which is '
+            'compared with the result but not changed.')
+  return (f'{said}; then records the result in {_shown(place.runs)}, which '
+          f'changes {_shown(place.page)}, its pages in {_shown(place.details)} '
+          f'and the figures in {_shown(place.figures)}. --norecord prevents '
+          'this.')
+
+
+def _record(run, place):
+  """Returns the path of the record of a run whose settings were not searched.
+  """
+  config = run.config.to_dict()
+  return place.runs / config['task'] / (
+      f'{config["model"]["name"]}-{identity.run_name(config)}.json')
+
+
+def _shown(path):
+  """Returns a path, from the current folder if it lies in there."""
+  path, here = pathlib.Path(os.path.abspath(path)), pathlib.Path.cwd()
+  return path.relative_to(here) if path.is_relative_to(here) else path

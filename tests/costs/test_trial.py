@@ -1,0 +1,129 @@
+"""Tests of --trial: what it runs, what it leaves, and its estimate."""
+
+import tempfile
+import types
+
+import numpy as np
+import pytest
+
+from lra.costs import trial
+from lra.data import prepared
+from lra.training.trainer import Diverged, Trainer
+from tests.helpers import commands, same_run, tiny
+from tests.helpers.paths import ROOT
+
+pytestmark = pytest.mark.usefixtures('quick_runs')
+
+
+def _experiment(data, folder, **fields):
+  run = same_run.experiment(data, folder)
+  run.config.train.update({'steps': 45, 'eval_every': 20, **fields})
+  return run
+
+
+def _timed(monkeypatch, step_seconds, batch_seconds):
+  """Simulates the times of steps and of batches; returns the split sizes read.
+  """
+  clock, scored = [0.0], []
+  update, evaluate = Trainer.update, Trainer.evaluate
+
+  def slow_update(self, batch):
+    update(self, batch)
+    clock[0] += step_seconds
+
+  def slow_evaluate(self, parameters, split, stop):
+    scored.append((split, len(self.data.splits[split])))
+    before, scores = self.counters.eval_seconds, evaluate(
+        self, parameters, split, stop)
+    batches = -(-scored[-1][1] // self.program.sizes.eval_batch)
+    self.counters.eval_seconds = before + batches * batch_seconds
+    return scores
+
+  monkeypatch.setattr(Trainer, 'update', slow_update)
+  monkeypatch.setattr(Trainer, 'evaluate', slow_evaluate)
+  monkeypatch.setattr(
+      trial, 'time', types.SimpleNamespace(perf_counter=lambda: clock[0]))
+  return scored
+
+
+@pytest.mark.parametrize('step_seconds, tried', [
+    (25, 3), *(pytest.param(*case, marks=pytest.mark.full)
+               for case in ((2, 10), (90, 1)))])
+def test_the_estimate_is_the_time_of_all_that_a_run_does(
+    mini_data, tmp_path, monkeypatch, step_seconds, tried):
+  """A run of 45 steps validates at steps 20, 40 and 45."""
+  scored = _timed(monkeypatch, step_seconds, 3)
+  monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
+  run = _experiment(mini_data, tmp_path / 'run')
+  made = trial.measure(run)
+  assert not list(tmp_path.iterdir())
+  assert scored == [('val', 400)]  # two batches of 200
+  assert made.tried == tried
+  sizes = {name: len(split) for name, split in
+           prepared.load('listops_mini', mini_data).splits.items()}
+  batches = sum(-(-sizes[name] // 200) for name in ('val', 'val', 'val', 'test'))
+  assert made.seconds == pytest.approx(
+      made.compile_seconds + 45 * step_seconds + 3 * batches)
+  assert made.peak_memory_bytes > 2**20 and f'{tried} of' not in str(made)
+
+
+@pytest.mark.full
+def test_a_run_without_validation_is_tried(mini_data, tmp_path, monkeypatch):
+  _timed(monkeypatch, 2, 3)
+  made = trial.measure(_experiment(
+      mini_data, tmp_path / 'run', include_val=True, select='last'))
+  assert made.validations == 0 and made.batch_seconds == 3
+
+
+@pytest.mark.full
+def test_a_loss_that_is_not_finite_ends_the_trial(mini_data, tmp_path):
+  with pytest.raises(Diverged):
+    trial.measure(_experiment(
+        mini_data, tmp_path / 'run', learning_rate=1e30))
+
+
+@pytest.mark.full
+def test_the_batches_of_the_trial_have_long_and_short_examples(
+    mini_data, tmp_path, monkeypatch):
+  """Examples are evaluated from the shortest to the longest on a CPU."""
+  taken = []
+  chosen = prepared.chosen
+  monkeypatch.setattr(prepared, 'chosen', lambda split, indices: taken.append(
+      prepared.lengths(split)[indices]) or chosen(split, indices))
+  trial.measure(_experiment(mini_data, tmp_path / 'run', lengths=(12,)))
+  every = prepared.lengths(
+      prepared.load('listops_mini', mini_data).splits['val'])
+  assert taken[0].mean() == pytest.approx(every.mean(), rel=0.1)
+
+
+@pytest.mark.parametrize('task', [
+    'listops_mini', pytest.param('mqar', marks=pytest.mark.full)])
+def test_chosen_examples_are_those_of_the_split(task, mini_data):
+  split = prepared.load(task, mini_data).splits['val']
+  few = prepared.chosen(split, np.array([7, 2]))
+  assert list(few.labels) == [split.labels[7], split.labels[2]]
+  document = lambda s, i: s.document(
+      i if s.pairs is None else s.pairs[i, 0])
+  assert [document(few, i) for i in (0, 1)] == [
+      document(split, i) for i in (7, 2)]
+
+
+@pytest.mark.full
+def test_the_command_leaves_no_file(mini_data, tmp_path):
+  arguments = [f'--config={ROOT}/configs/simpletron.py:listops_mini',
+               *tiny.flags(**{'data_dir': mini_data}), '--compile_cache=',
+               '--trial']
+  done = commands.run('run_lra', *arguments, cwd=tmp_path)
+  assert done.returncode == 0, done.stderr
+  assert '10 of 4,000 steps' in done.stdout and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('flag', [
+    '--record', '--seeds=0-1', '--grid=train.steps=[1,2]', '--workdir=here',
+    '--log=csv', '--notest', '--max_minutes=0'])
+def test_flags_of_whole_runs_are_refused(flag, tmp_path):
+  done = commands.run(
+      'run_lra', f'--config={ROOT}/configs/simpletron.py:listops_mini',
+      '--trial', flag, cwd=tmp_path)
+  commands.assert_one_sentence(
+      done, '--trial', flag.partition('=')[0].replace('--no', '--'))
