@@ -6,12 +6,23 @@ from lra.system import signals, streams
 
 
 def run() -> None:
-  """Runs the command `lra`, which is `python run_lra.py`."""
+  """Runs the command `lra`, which is `python run_lra.py`.
+
+  `lra data` is `python -m data_prep`, and `lra costs` is `python -m lra.costs`.
+  """
   sys.modules['__main__'].__doc__ = __doc__  # begins the text of --helpfull
   streams.keep()
-  signals.listen()
-  from lra.cli import main  # takes long, so signals are handled before
-  main.run()
+  signals.listen()  # before the slow imports
+  word = sys.argv.pop(1) if sys.argv[1:2] in (['data'], ['costs']) else ''
+  if word == 'data':
+    from data_prep import __main__ as data
+    sys.exit(data.main())
+  if word == 'costs':
+    from lra.costs import __main__ as costs
+    costs.run()
+  else:
+    from lra.cli import main
+    main.run()
 
 
 if __name__ == '__main__':

@@ -28,7 +28,7 @@ def main(argv=None) -> int:
   """Runs the command line; returns the exit code."""
   try:
     with signals.interrupting():
-      _run(_parser().parse_args(argv))
+      _run(_parsed(argv))
   except UserError as e:
     print(f'error: {e}', file=sys.stderr)
     return _USER_ERROR
@@ -48,12 +48,26 @@ class _Parser(argparse.ArgumentParser):
     raise UserError(f'{message}: see python -m data_prep --help.')
 
 
-def _parser():
+def _parsed(argv):
+  """Returns the parsed flags; raises UserError for an unknown one."""
+  args, unknown = parser().parse_known_args(argv)
+  if unknown:
+    raise UserError(
+        f'{unknown[0].partition("=")[0]} is no flag of python -m data_prep, '
+        'which prepares data sets: see its --help, or '
+        f'{" ".join(paths.program())} --help for the flags of training.')
+  if not args.task:
+    raise UserError('No task is named: give --task, and see python -m '
+                    'data_prep --help.')
+  return args
+
+
+def parser() -> argparse.ArgumentParser:
+  """Returns the parser of the command's flags."""
   parser = _Parser(
       prog='python -m data_prep', description=__doc__,
       formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument('--task', required=True,
-                      help=', '.join(sorted(tasks.TASKS)))
+  parser.add_argument('--task', help=', '.join(sorted(tasks.TASKS)))
   parser.add_argument('--source', help='files to prepare from')
   parser.add_argument('--data_dir', help='folder of data sets; $TFDS_DATA_DIR '
                       'or ~/tensorflow_datasets by default')

@@ -30,16 +30,42 @@ def _pip(*arguments):
   assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture(scope='module')
-def wheel(tmp_path_factory):
-  """Builds a wheel from a copy, because building writes into the sources."""
-  folder = tmp_path_factory.mktemp('wheel')
+def _copy(folder):
+  """Copies the sources, because building writes into them."""
   for name in PACKAGES:
-    shutil.copytree(ROOT / name, folder / 'source' / name,
+    shutil.copytree(ROOT / name, folder / name,
                     ignore=shutil.ignore_patterns('__pycache__', '.*'))
   for name in ('run_lra.py', 'setup.cfg', 'pyproject.toml', 'README.md',
                'LICENSE'):
-    shutil.copy(ROOT / name, folder / 'source')
+    shutil.copy(ROOT / name, folder)
+
+
+def test_an_editable_install_is_found_beside_a_checkout_named_lra(tmp_path):
+  """Python finds the package, not the folder `lra` of the checkout."""
+  checkout, built = tmp_path / 'lra', tmp_path / 'built'
+  built.mkdir()
+  _copy(checkout)
+  made = subprocess.run(
+      [sys.executable, '-c', 'import sys\nfrom setuptools import build_meta\n'
+       'build_meta.build_editable(sys.argv[1])', str(built)],
+      cwd=checkout, text=True, capture_output=True, check=False)
+  assert made.returncode == 0, made.stderr
+  wheel, = built.glob('*.whl')
+  zipfile.ZipFile(wheel).extractall(built)
+  done = subprocess.run(
+      [sys.executable, '-S', '-c', 'import site, sys\n'
+       'site.addsitedir(sys.argv[1])\nimport lra\nprint(lra.__file__)',
+       str(built)], cwd=tmp_path, text=True, capture_output=True, check=False,
+      env={name: value for name, value in os.environ.items()
+           if name != 'PYTHONPATH'})
+  assert done.stdout.strip() == str(checkout / 'lra' / '__init__.py'), done
+
+
+@pytest.fixture(scope='module')
+def wheel(tmp_path_factory):
+  """Builds a wheel of the sources."""
+  folder = tmp_path_factory.mktemp('wheel')
+  _copy(folder / 'source')
   _pip('wheel', '--no-deps', '--no-build-isolation', '--wheel-dir',
        str(folder), str(folder / 'source'))
   made, = folder.glob('*.whl')
@@ -88,7 +114,8 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
   without = ended(str(site / 'bin' / 'lra'), '--leaderboard')
   assert without.returncode and not without.stdout
   assert '--results_dir' in without.stderr and not list(here.iterdir())
-  run(sys.executable, '-m', 'data_prep', '--task=listops_mini')
+  lra('data', '--task=listops_mini')
+  assert '--drawn' in lra('costs', '--help')
   said = lra(*MINI, '--record')
   assert 'Records are in results' in said and 'wrote leaderboard.md' in said
   record, = (here / 'results' / 'runs' / 'listops_mini').iterdir()

@@ -119,6 +119,9 @@ def _parse_flags(argv, usage):
     sys.exit(0)
   except UserError:
     raise
+  except flags.UnrecognizedFlagError as e:
+    from lra.cli import elsewhere
+    raise UserError(elsewhere.hint(e.flagname) or _one_line(e)) from e
   except Exception as e:  # from absl, or from Python's parser of a value
     raise UserError(_one_line(e)) from e
   _check_paths()

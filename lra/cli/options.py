@@ -286,7 +286,7 @@ Train a model and score it. The same command resumes a stopped run.
   --config=...:listops --grid='train.learning_rate=[0.02,0.05]'
   --config=...:listops --search=optuna --space='train.learning_rate=log(1e-4,1)'
   --config=...:listops --print_config            fields, with their meaning
-  --config=...:listops --trial                   hours and memory it would take
+  --config=...:listops --trial                   hours and memory of it
 
 Train many configs, each with its seeds.
   --sweep=configs/sweeps/mini.txt                train what is not finished
@@ -312,7 +312,8 @@ With --config, --sweep or --suite:
   --log=csv,tensorboard,wandb                    further formats of the log
   --norecord           keep the results off the leaderboard
 
-Data sets: python -m data_prep --help. Step times: python -m lra.costs --help.
+Data sets: {program} data --help
+Step times: {program} costs --help
 All flags: --helpfull. Documentation: docs/index.md of the repository.'''
 
 

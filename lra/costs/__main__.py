@@ -20,6 +20,7 @@ measures errors and times of the kernels on the accelerator of this machine.
 import importlib
 import json
 import pathlib
+import sys
 
 from absl import flags
 
@@ -119,6 +120,12 @@ def _module(name):
         'it in a checkout of the repository.') from error
 
 
+def run() -> None:
+  """Runs the command."""
+  sys.modules['__main__'].__doc__ = __doc__  # begins the text of --helpfull
+  command.run(main)
+
+
 if __name__ == '__main__':
   streams.keep()
-  command.run(main)
+  run()

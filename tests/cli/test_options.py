@@ -42,7 +42,7 @@ def test_commands_of_the_documents_are_taken(line, monkeypatch):
 @pytest.mark.parametrize(
     'line', documents.commands(r'python -m data_prep'))
 def test_commands_that_prepare_data_are_taken(line):
-  data_prep_main._parser().parse_args(shlex.split(line))
+  data_prep_main.parser().parse_args(shlex.split(line))
 
 
 def test_commands_that_measure_costs_have_flags_that_are_there():

@@ -50,7 +50,7 @@ def test_describes_pairs(tmp_path, capsys):
 
 
 def test_names_of_earlier_versions_still_work():
-  parse = command._parser().parse_args
+  parse = command.parser().parse_args
   assert parse(['--task=text', '--floors', '--floors_dir=here']) == parse(
       ['--task=text', '--baselines', '--baselines_dir=here'])
   assert not parse(['--task=text']).baselines

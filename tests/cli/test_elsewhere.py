@@ -1,0 +1,48 @@
+"""Tests that a flag of another command gets a sentence that names it."""
+
+import sys
+
+import pytest
+
+import run_lra
+from lra.cli import elsewhere
+from tests.helpers import commands
+
+
+@pytest.mark.parametrize('program, arguments, named', [
+    ('run_lra', ['--source=aclImdb.tar.gz'], 'run_lra.py data'),
+    ('run_lra', ['--nodrawn'], 'run_lra.py costs'),
+    ('data_prep', ['--config=simpletron:text'], 'run_lra.py'),
+    ('data_prep', ['--task=mqar', '--sweep=a.txt'], 'run_lra.py')])
+def test_a_flag_of_another_command_gets_its_name(
+    program, arguments, named, tmp_path):
+  done = commands.run(program, *arguments, cwd=tmp_path)
+  flag = arguments[-1].partition('=')[0].replace('--no', '--')
+  commands.assert_one_sentence(done, flag, f'{named} ')
+
+
+def test_each_flag_has_a_command():
+  from lra.costs import __main__  # noqa: F401, defines its flags
+  assert elsewhere._command('describe') == 'data'
+  assert elsewhere._command('launches') == 'costs'
+  assert elsewhere._command('frobnicate') is None
+
+
+@pytest.mark.parametrize('word, module', [
+    ('data', 'data_prep.__main__'), ('costs', 'lra.costs.__main__')])
+def test_a_word_chooses_the_command(word, module, monkeypatch):
+  from data_prep import __main__ as data
+  from lra.costs import __main__ as costs
+  made = {'data_prep.__main__': data, 'lra.costs.__main__': costs}[module]
+  seen = []
+  for name in ('main', 'run'):
+    if hasattr(made, name):
+      monkeypatch.setattr(made, name, lambda *_: seen.append([*sys.argv]) or 0)
+  monkeypatch.setattr('lra.system.signals.listen', lambda: None)
+  monkeypatch.setattr('lra.system.streams.keep', lambda: None)
+  monkeypatch.setattr(sys, 'argv', ['lra', word, '--task=text'])
+  try:
+    run_lra.run()
+  except SystemExit as end:
+    assert end.code == 0
+  assert seen == [['lra', '--task=text']]
