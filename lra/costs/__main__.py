@@ -9,10 +9,11 @@ compiled step on random tokens of full length, without a data set (that of
 Path-X takes hours to generate).
 
 Other flags write tables of all models to --out. `--memory` writes `memory.md`;
-`--speed` writes `speed.md` and `speed.json`. `--layers` counts the bytes that
-layers move (`layers.md`), `--recurrent` those of recurrent mixers and their
-copies (`recurrent.md`), and `--launches` the kernels that training steps
-launch on a GPU (`launches.md`). The accelerators need not be present.
+`--speed` writes `speed.md` and `speed.json`. `--hours` estimates the hours and
+memory of full tasks (`hours.md`). `--layers` counts the bytes that layers move
+(`layers.md`), `--recurrent` those of recurrent mixers and their copies
+(`recurrent.md`), and `--launches` the kernels that training steps launch on a
+GPU (`launches.md`). The accelerators need not be present.
 `--collectives` counts the bytes that devices of a mesh send. `--onchip`
 measures errors and times of the kernels on the accelerator of this machine.
 """
@@ -41,6 +42,9 @@ DRAWN = flags.DEFINE_bool(
     'its data.')
 MEMORY = flags.DEFINE_bool('memory', False, 'Table of memory of all models.')
 SPEED = flags.DEFINE_bool('speed', False, 'Table of step times of all models.')
+HOURS = flags.DEFINE_bool(
+    'hours', False, 'Table of hours and memory of full tasks on GPUs and a CPU '
+    'that need not be present.')
 LAYERS = flags.DEFINE_list(
     'layers', None, 'Table of bytes moved by layers, compiled for these '
     'targets, such as v5e,v6e,h200.')
@@ -64,13 +68,14 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import step, tables
+  from lra.costs import hours, step, tables
   experiment, out = command.experiment(), pathlib.Path(OUT.value)
   compiled = {'layers': LAYERS.value, 'recurrent': RECURRENT.value,
               'launches': LAUNCHES.value,
               'collectives': experiment is None and COLLECTIVES.value}
   made = {
       'memory': (tables.memory, MEMORY.value and ()),
+      'hours': (hours.tables, HOURS.value and ()),
       'speed': (tables.speed, SPEED.value and (out,)),
       **{name: (lambda *targets, name=name: _module(name).tables(*targets),
                 targets and (targets,))
@@ -92,7 +97,8 @@ def main() -> int:
   if experiment is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
-        '--memory, --speed, --layers, --recurrent, --launches or --onchip.')
+        '--memory, --speed, --hours, --layers, --recurrent, --launches or '
+        '--onchip.')
   if COLLECTIVES.value:
     print('\n'.join(_module('collectives').report(
         experiment.config, COLLECTIVES.value)))
