@@ -187,7 +187,8 @@ def heading() -> list[str]:
       'training, validation and test, at the published peak. The other is that '
       'of the bytes of the training steps at the published bandwidth: each '
       'array that the backward pass needs is written and read once, and the '
-      'optimizer reads and writes its state. Real runs take longer. Other '
+      'optimizer reads and writes its state. Real runs take longer, and small '
+      'models many times as long, because they launch many kernels. Other '
       'operations do not count, so the bound of a recurrence (`s5`) is further '
       'from its real hours.', '',
       'Memory is the state (parameters, gradients, moments) and the arrays '
@@ -215,5 +216,5 @@ def _measured():
   heads = ['runs at once', 'hours', 'bound of one run, h', 'GiB']
   if not rows:
     return []
-  return ['Measured, from the records of this repository, seed 0, in float32:', '', table(
+  return ['Measured, from the records of this repository, seed 0:', '', table(
       ['task', 'model', 'protocol', 'device', *heads], rows, right=heads)]

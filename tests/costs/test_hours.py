@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from lra import tasks
+from lra import paths, tasks
 from lra.costs import hours
 from lra.costs.hours import Cost, Device
 
@@ -58,6 +58,14 @@ def test_a_step_of_listops_has_the_operations_of_its_equations():
   # Parameters, counted in lra/results/parameters.csv, with three more copies.
   assert cost.state == pytest.approx(16 * 21e6, rel=0.03)
   assert 2 * 2000 * 512 * 6 < cost.saved < 2**30
+
+
+def test_the_committed_table_is_that_of_the_code():
+  text = (paths.PACKAGED / 'hours.md').read_text('utf-8')
+  assert text.startswith('\n'.join(hours.heading()) + '\n| ')
+  for task in hours.TASKS:
+    for model in hours.MODELS:
+      assert f'\n| {task} | {model} | ' in text
 
 
 def test_each_full_task_of_long_range_arena_has_its_sizes():
