@@ -268,9 +268,9 @@ def _trained(runs, how, errors):
   yield from done
   if not left:
     return
-  say(announce.text(
+  how['announced'] = announce.text(
       left, place(), tested=how['tested'], recorded=how['recorded'],
-      replace=options.REPLACE.value))
+      replace=options.REPLACE.value)
   from lra.training import train as train_lib
   if len(runs) == 1:
     yield left[0], train_lib.train(left[0], **how)

@@ -9,9 +9,9 @@ compiled step on random tokens of full length, without a data set (that of
 Path-X takes hours to generate).
 
 Other flags write tables of all models to --out. `--memory` writes `memory.md`;
-`--speed` writes `speed.md` and `speed.json`. `--hours` estimates the hours and
-memory of full tasks (`hours.md`). `--layers` counts the bytes that layers move
-(`layers.md`), `--recurrent` those of recurrent mixers and their copies
+`--speed` writes `speed.md` and `speed.json`. `--full_tasks` estimates the hours
+and memory of full tasks (`hours.md`). `--layers` counts the bytes that layers
+move (`layers.md`), `--recurrent` those of recurrent mixers and their copies
 (`recurrent.md`), and `--launches` the kernels that training steps launch on a
 GPU (`launches.md`). The accelerators need not be present.
 `--collectives` counts the bytes that devices of a mesh send. `--onchip`
@@ -42,9 +42,9 @@ DRAWN = flags.DEFINE_bool(
     'its data.')
 MEMORY = flags.DEFINE_bool('memory', False, 'Table of memory of all models.')
 SPEED = flags.DEFINE_bool('speed', False, 'Table of step times of all models.')
-HOURS = flags.DEFINE_bool(
-    'hours', False, 'Table of hours and memory of full tasks on GPUs and a CPU '
-    'that need not be present.')
+FULL_TASKS = flags.DEFINE_bool(
+    'full_tasks', False, 'Table of hours and memory of full tasks on GPUs and '
+    'a CPU that need not be present.')
 LAYERS = flags.DEFINE_list(
     'layers', None, 'Table of bytes moved by layers, compiled for these '
     'targets, such as v5e,v6e,h200.')
@@ -75,7 +75,7 @@ def main() -> int:
               'collectives': experiment is None and COLLECTIVES.value}
   made = {
       'memory': (tables.memory, MEMORY.value and ()),
-      'hours': (hours.tables, HOURS.value and ()),
+      'hours': (hours.tables, FULL_TASKS.value and ()),
       'speed': (tables.speed, SPEED.value and (out,)),
       **{name: (lambda *targets, name=name: _module(name).tables(*targets),
                 targets and (targets,))
@@ -97,7 +97,7 @@ def main() -> int:
   if experiment is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
-        '--memory, --speed, --hours, --layers, --recurrent, --launches or '
+        '--memory, --speed, --full_tasks, --layers, --recurrent, --launches or '
         '--onchip.')
   if COLLECTIVES.value:
     print('\n'.join(_module('collectives').report(

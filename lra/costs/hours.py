@@ -1,7 +1,7 @@
 """Estimates hours and memory of full tasks on hardware that is not here.
 
-`python -m lra.costs --hours` writes the table. It traces the training step of
-each task and model for one example and counts the operations of its matmuls.
+`python -m lra.costs --full_tasks` writes the table. It traces the training step
+of each task and model for one example and counts the operations of its matmuls.
 It also counts the bytes of the arrays that the backward pass needs. Nothing is
 compiled or run.
 """
@@ -196,7 +196,7 @@ def heading() -> list[str]:
       'whole batch. A run chooses microbatches between the two that fit.', '',
       f'Peaks: {peaks}. The CPU is an AMD EPYC 7763 with 64 cores. Counted in '
       'the traced program, without compilation. Written by '
-      '`python -m lra.costs --hours`.', '']
+      '`python -m lra.costs --full_tasks`.', '']
 
 
 def _measured():

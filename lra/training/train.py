@@ -24,7 +24,8 @@ def train(experiment: Experiment, max_minutes: float | None = None,
           log: Sequence[str] = (), profiled: range = range(0),
           recorded: bool = False, shared: ProcessCache | None = None,
           tested: bool = True,
-          watch: Callable[[int, float], str] | None = None) -> Result:
+          watch: Callable[[int, float], str] | None = None,
+          announced: str = '') -> Result:
   """Trains to the end, a stop or a failure, and scores.
 
   An interrupted run resumes from its newest checkpoint.
@@ -40,6 +41,7 @@ def train(experiment: Experiment, max_minutes: float | None = None,
       The test split is not read until a call with True resumes the run.
     watch: called after each validation but the last, with the step and the
       accuracy; returns a reason to stop, or ''.
+    announced: line to print before training, once for all runs of a process.
 
   Returns:
     The result, which is in the run directory too.
@@ -58,6 +60,8 @@ def train(experiment: Experiment, max_minutes: float | None = None,
     stop = trainer.listen(own)
     try:
       trainer.compile()
+      if announced:
+        (shared or ProcessCache()).once(announced, lambda: say(announced))
       with bar(total=t.steps, done=trainer.step, what=trainer.title) as shown:
         while not stop.reason:
           if trainer.validation_due() and trainer.validate(stop):
