@@ -5,17 +5,15 @@ import pathlib
 from collections.abc import Sequence
 
 from lra.config import identity
-from lra.experiment.experiment import Experiment
-from lra.report.site import Place
 
 
-def text(runs: Sequence[Experiment], place: Place, *, tested: bool,
-         recorded: bool, replace: bool) -> str:
+def text(runs: Sequence, place, *, tested: bool, recorded: bool,
+         replace: bool) -> str:
   """Returns a line with the run directories, records and pages to be written.
 
   Args:
-    runs: the runs to train.
-    place: paths of the leaderboard.
+    runs: the experiments to train.
+    place: paths of the leaderboard, a `report.site.Place`.
     tested: whether the runs end with their test.
     recorded: whether their results are recorded.
     replace: whether a new record replaces an earlier one.
