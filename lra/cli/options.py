@@ -312,8 +312,7 @@ With --config, --sweep or --suite:
   --log=csv,tensorboard,wandb                    further formats of the log
   --norecord           keep the results off the leaderboard
 
-Data sets: {program} data --help
-Step times: {program} costs --help
+Also: {program} data --help and {program} costs --help
 All flags: --helpfull. Documentation: docs/index.md of the repository.'''
 
 
