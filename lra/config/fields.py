@@ -104,18 +104,6 @@ FIELDS = {
         '', 'Set by the program: the hash of the config of init_from, and its '
         'checkpoint if init_from names one.', before=''),
 
-    'pretrain.objective': Field(
-        '', 'The objective of a first phase on the same inputs: masked '
-        'predicts hidden tokens, causal the next token. The run then starts '
-        'from the encoder of that phase. Empty means no such phase.',
-        choices=('', 'masked', 'causal'), before=''),
-    'pretrain.steps': Field(
-        0, 'Steps of the first phase. 0 means train.steps.', low=0, high=COUNT,
-        before=0),
-    'pretrain.learning_rate': Field(
-        -1.0, 'Learning rate of the first phase. -1 means train.learning_rate.',
-        low=-1, high=LARGEST, before=-1.0),
-
     'mesh.data': Field(
         -1, 'Number of devices that share the examples of a microbatch. -1 '
         'means all devices that the other mesh axes do not use.', low=-1,
@@ -298,6 +286,18 @@ FIELDS = {
     'encoder.remat': Field(
         False, 'True saves memory: the backward pass recomputes the blocks '
         '(rematerialisation).'),
+
+    'pretrain.objective': Field(
+        '', 'The objective of a first phase on the same inputs: masked '
+        'predicts hidden tokens, causal the next token. The run then starts '
+        'from the encoder of that phase. Empty means no such phase.',
+        choices=('', 'masked', 'causal'), before=''),
+    'pretrain.steps': Field(
+        0, 'Steps of the first phase. 0 means train.steps.', low=0, high=COUNT,
+        before=0),
+    'pretrain.learning_rate': Field(
+        -1.0, 'Learning rate of the first phase. -1 means train.learning_rate.',
+        low=-1, high=LARGEST, before=-1.0),
 
     'model.name': Field('', 'The mechanism: the name of a model in '
                         'lra/models.'),
