@@ -164,9 +164,12 @@ def _meant(name, names):
 
   A field with this name in another group comes first, then one with these
   initials (lr for learning_rate). Last come similar names, and names that
-  contain it.
+  contain it. Of fields with one name, the first one in FIELDS counts.
   """
   last = name.rpartition('.')[2]
+  order = list(FIELDS)
+  names = sorted(names, key=lambda n: (
+      order.index(n) if n in FIELDS else len(order)))
   fields = {n.rpartition('.')[2]: n for n in reversed(names)}
   initials = [n for n in fields if '_' in n and last == ''.join(
       word[:1] for word in n.split('_'))]
