@@ -54,7 +54,7 @@ def test_ctrl_c_while_a_model_is_imported_is_not_its_fault(
 
 def test_an_unknown_model_names_those_there_are(folder):
   (folder / 'mine.py').write_text('')
-  with pytest.raises(UserError, match="'yours'.* config.model.name .*mine"):
+  with pytest.raises(UserError, match="'yours'.* config.model.name.*mine"):
     models.mixer('yours')
 
 
