@@ -121,7 +121,7 @@ def tally(logits_BxC, batch, num_classes: int):
   predicted_B = jnp.argmax(logits_BxC, axis=-1)
   counts_B = (batch['weights'] > 0).astype(jnp.int32)
   zeros_C = jnp.zeros((num_classes,), jnp.int32)
-  right_B = counts_B * (predicted_B == batch['labels'])
+  right_B = counts_B * (predicted_B == batch['labels']).astype(jnp.int32)
   return jnp.stack([zeros_C.at[batch['labels']].add(counts_B),
                     zeros_C.at[predicted_B].add(counts_B),
                     zeros_C.at[predicted_B].add(right_B)])
