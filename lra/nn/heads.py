@@ -144,7 +144,8 @@ class TokenDecoder(nn.Module):
     def norm(name, x):
       return norms.make(kind, jnp.float32, name, mask_BxL, train=train)(x)
 
-    x_BxLxD = x_BxD[:, None] + sinusoidal_positions(inputs.shape[1], width)
+    x_BxLxD = x_BxD[:, None] + sinusoidal_positions(
+        inputs.shape[1], width)[None]
     for i in range(2):
       x_BxLxD = nn.gelu(nn.Dense(width, name=f'hidden_{i}')(
           norm(f'norm_{i}', x_BxLxD)))
