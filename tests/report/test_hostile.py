@@ -123,7 +123,7 @@ class Page(html.parser.HTMLParser):
       if name == 'href':
         assert re.match(r'https://arxiv\.org/abs/\d+\.\d+$|'
                         r'(\.\./)*(lra/results/)?runs/[\w/.-]+\.json$|'
-                        r'\w+/(results|runs)\.csv$|'
+                        r'(docs/)?\w+/(results|runs)\.csv$|'
                         r'(\.\./)*(docs/)?[\w/]+\.md$', value)
       if name == 'src':
         assert re.match(
