@@ -24,7 +24,7 @@ from configs.protocols import (
 )
 from lra import models, tasks
 from lra.config.fields import FIELDS
-from lra.errors import UserError, choose
+from lra.errors import UserError, choose, meant
 
 # Types that a flag can parse; fields of other types become `object` fields.
 _FLAGS = (bool, int, float, str, tuple)
@@ -130,8 +130,10 @@ def _parse(arg):
     if key not in known:
       may = ' and '.join(f'{name}={"|".join(values)}'
                          for name, values in known.items())
-      raise UserError(f'Unknown config option {option!r}: only {may} may '
-                      'follow the task.')
+      close = meant(key, known)
+      raise UserError(f'Unknown config option {option!r}: ' + (
+          f'did you mean {close}?' if close else
+          f'only {may} may follow the task.'))
     if value not in known[key]:
       raise UserError(f'Unknown {key} {value!r}: {choose(value, known[key])}')
     if key in found:

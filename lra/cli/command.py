@@ -157,6 +157,10 @@ def _one_line(error):
   if not isinstance(error, flags.Error):
     text = f'the flags cannot be read ({type(error).__name__}: {text})'
   text = re.sub(r"\('(.*)', ('.*')\)$", r'\1 \2', text)  # absl, for a bool
+  text = re.sub(r"invalid literal for int\(\) with base 10: ('.*')$",
+                r'\1 is not a whole number', text)
+  text = re.sub(r"could not convert string to float: ('.*')$",
+                r'\1 is not a number', text)
   return _shortened(text, _LONGEST)
 
 

@@ -49,7 +49,8 @@ def limits(field: Field) -> str:
   """Returns the range or choices of a field as a sentence; '' if it has none.
   """
   if field.choices:
-    return f'One of {", ".join(map(str, field.choices))}.'
+    shown = [str(choice) or 'empty' for choice in field.choices]
+    return f'One of {", ".join(shown)}.'
   words = ' and '.join(
       f'{word} {value:g}' for word, value in (
           ('at least', field.low), ('above', field.above),

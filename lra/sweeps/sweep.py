@@ -27,7 +27,7 @@ from absl import flags
 from lra import files, paths
 from lra.config import grid, identity
 from lra.config import seeds as seeds_lib
-from lra.errors import UserError
+from lra.errors import UserError, meant
 from lra.experiment import loader
 from lra.records import result as result_lib
 from lra.records.result import Result
@@ -90,9 +90,12 @@ def read(path: pathlib.Path) -> list[Entry]:
   try:
     text = files.read(paths.found(path), _MAX_BYTES)
   except OSError as e:
+    close = meant(path.name, [
+        p.name for p in (paths.ROOT / 'configs' / 'sweeps').glob('*.txt')])
     raise UserError(
-        f'Cannot read the sweep {path} ({e.strerror}): give a file of '
-        'configs/sweeps/.') from e
+        f'Cannot read the sweep {path} ({e.strerror}): ' + (
+            f'did you mean configs/sweeps/{close}?' if close else
+            'give a file of configs/sweeps/.')) from e
   entries, line_of = [], {}
   lines = text.removeprefix(codecs.BOM_UTF8).splitlines()
   asked = [on_line(path, number, asked_by, line)
