@@ -25,7 +25,6 @@ from lra.training.program import Program
 _SAME = ('.*', r'\g<0>')  # the rule of a config without rules
 # Those after a first phase: the head is fresh.
 _ENCODER = ((r'(.*/)?encoder/.*', r'\g<0>'), ('.*', None))
-FRESH = 'fresh'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +77,7 @@ class WarmStart:
     """Returns a line for each array, with equal lines of blocks joined."""
     rows = [(name, 'taken', '' if origin == name else origin)
             for name, (origin, _) in self.taken.items()]
-    rows += [(name, FRESH, '') for name in self.fresh]
+    rows += [(name, 'fresh', '') for name in self.fresh]
     rows += [(name, 'dropped', '') for name in self.dropped]
     joined = collections.Counter(
         tuple(re.sub(r'block_\d+', 'block_*', part) for part in row)

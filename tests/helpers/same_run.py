@@ -67,3 +67,12 @@ def check(a, b, config, devices):
     checkpoints.close()
   for x, y in zip(*map(jax.tree.leaves, states), strict=True):
     np.testing.assert_array_equal(x, y)
+
+
+def records(folder):
+  """Returns {file name: record}, without measured times and memory."""
+  measured = ('seconds', 'per_s', 'bytes')
+  return {
+      p.name: {k: v for k, v in files.read_json(p).items()
+               if not k.endswith(measured) and k != 'runs_at_once'}
+      for p in (folder / 'results/runs').rglob('*.json')}

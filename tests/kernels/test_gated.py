@@ -43,7 +43,7 @@ class Case:
     if self.dtype == 'bfloat16':
       return 8e-3
     # The difference of two sums of log decays has fewer exact digits.
-    return 5e-6 if self.channels or self.strongest <= 1 else 1e-4
+    return 1e-5 if self.channels or self.strongest <= 1 else 1e-4
 
 
 def _operands(case):

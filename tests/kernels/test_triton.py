@@ -290,7 +290,7 @@ def test_silu_where_several_gradients_are_made_at_once(
 
 def _mapped(attend, arrays):
   made = jax.vmap(with_cosines(attend))(*(x[:, None] for x in arrays))
-  return tuple(x[:, 0] for x in made)
+  return jax.tree.map(lambda x: x[:, 0], made)
 
 
 def _again(attend, arrays):

@@ -40,7 +40,7 @@ def split(rng, task, count=200, length=24):
 @pytest.mark.parametrize('task, share', [
     ('text', 0.15), ('retrieval', 0.15), ('listops', 0.1), ('image', 0.5)])
 def test_so_many_tokens_are_hidden_and_no_other_changes(task, share):
-  """The shares of table 6 of Amos et al. 2024."""
+  """The shares of Amos et al. 2024."""
   objective = made('masked', task=task).objective
   data = split(np.random.default_rng(0), task)
   plain = batches.gather(data, np.arange(200), 24)['tokens']

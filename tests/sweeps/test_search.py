@@ -14,14 +14,13 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from lra import files
 from lra.cli import command, launch_search
 from lra.errors import UserError
 from lra.records import result
 from lra.report import publish
 from lra.sweeps import search
 from lra.training import train
-from tests.helpers import commands, scored, tiny
+from tests.helpers import commands, same_run, scored, tiny
 from tests.helpers.paths import ROOT
 
 RUN = json.loads((ROOT / 'tests/report/data/result.json').read_text())
@@ -300,15 +299,6 @@ def _start(folder, data_dir, cache):
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
 
 
-def _records(folder):
-  """Returns {file name: record}, without measured times and memory."""
-  measured = ('seconds', 'per_s', 'bytes')
-  return {
-      p.name: {k: v for k, v in files.read_json(p).items()
-               if not k.endswith(measured) and k != 'runs_at_once'}
-      for p in (folder / 'results/runs').rglob('*.json')}
-
-
 @pytest.mark.full
 def test_kill_9_and_restart_give_the_same_choice(mini_data, tmp_path):
   """One kill comes in the second trial, one in the sixth."""
@@ -328,5 +318,5 @@ def test_kill_9_and_restart_give_the_same_choice(mini_data, tmp_path):
   assert process.returncode == 0, errors
   assert [x for x in again.splitlines() if 'trials]' in x] == [
       x for x in out.splitlines() if 'trials]' in x] != []
-  assert _records(broken) == _records(whole)
-  assert len(_records(whole)) == 2
+  assert same_run.records(broken) == same_run.records(whole)
+  assert len(same_run.records(whole)) == 2

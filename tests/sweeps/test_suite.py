@@ -18,7 +18,7 @@ from lra.errors import UserError
 from lra.records import result, store
 from lra.report import boards, publish, rows, tables
 from lra.sweeps import plan, runner, suite, sweep
-from tests.helpers import commands, scored, tiny
+from tests.helpers import commands, same_run, scored, tiny
 from tests.helpers.paths import ROOT
 
 RUN = json.loads((ROOT / 'tests/report/data/result.json').read_text())
@@ -371,15 +371,6 @@ def _start(folder, data_dir):
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
 
 
-def _records(folder):
-  """Returns {file name: record}, without measured times and memory."""
-  measured = ('seconds', 'per_s', 'bytes')
-  return {
-      p.name: {k: v for k, v in files.read_json(p).items()
-               if not k.endswith(measured) and k != 'runs_at_once'}
-      for p in (folder / 'results/runs').rglob('*.json')}
-
-
 @pytest.mark.full
 def test_kill_9_and_restart_give_the_same_choice(mini_data, tmp_path):
   """One kill comes in the first search, one in the second model's."""
@@ -398,5 +389,5 @@ def test_kill_9_and_restart_give_the_same_choice(mini_data, tmp_path):
   process = _start(broken, mini_data)
   out, errors = process.communicate()
   assert process.returncode == 0, errors
-  assert _records(broken) == _records(whole)
-  assert len(_records(whole)) == 4
+  assert same_run.records(broken) == same_run.records(whole)
+  assert len(same_run.records(whole)) == 4
