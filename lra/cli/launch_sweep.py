@@ -6,7 +6,7 @@ import time
 
 from absl import flags
 
-from lra.cli import launch, launch_jobs, options
+from lra.cli import launch, launch_jobs, launch_studies, options
 from lra.errors import BUG, UserError
 from lra.sweeps import best, bundle, plan, progress, runner, sweep
 from lra.system import signals
@@ -84,6 +84,8 @@ def _run(whole, entries, began):
       extra = (*extra, '--noshow_test')
     stopped = _in_turn(entries, extra, began, broken)
   print(progress.text(entries, whole=whole), flush=True)
+  if entries[0].arm and (options.RECORD.value or options.REPLACE.value):
+    launch_studies.run()
   for unit in best.units(entries):
     if len(unit) == 1 and len(unit[0]) > 1:
       _print_mean(*unit)

@@ -48,6 +48,10 @@ def main(*words: str) -> int:
     html = options.HTML.value
     publish.regenerate(launch.place(), html and pathlib.Path(html))
     return 0
+  if options.STUDIES.value:
+    from lra.cli import launch_studies
+    launch_studies.run()
+    return 0
   if options.CHECK_RECORD.value:
     return _check_record(pathlib.Path(options.CHECK_RECORD.value))
   if options.CURVES.value:

@@ -33,6 +33,9 @@ PAGE = flags.DEFINE_string(
     'leaderboard.md in --results_dir if that is given.')
 LEADERBOARD = flags.DEFINE_boolean(
     'leaderboard', False, 'Write the leaderboard again from its records.')
+STUDIES = flags.DEFINE_boolean(
+    'studies', False, 'Write docs/studies.md, the page of the experiments in '
+    'configs/studies/, again from its records.')
 HTML = flags.DEFINE_string(
     'html', None, 'With --leaderboard: also write an HTML page, index.html, '
     'to this folder.')
@@ -257,6 +260,7 @@ _RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
 COMMANDS = {
     'list': (),
     'leaderboard': ('html', 'page', 'results_dir'),
+    'studies': ('results_dir',),
     'check_record': ('results_dir',),
     'curves': (),
     'sweep': ('bundle', 'cpus', 'executor', 'from_bundle', 'gpus', 'hours',
@@ -305,6 +309,7 @@ Use finished runs: RUN is a folder such as runs/listops_mini/simpletron/...
 Look things up.
   --list                                         models and tasks
   --leaderboard --html=site                      write the tables again
+  --studies                                      write docs/studies.md again
   --check_record=FILE                            before you send a record
 
 With --config, --sweep or --suite:

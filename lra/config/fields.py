@@ -146,6 +146,9 @@ FIELDS = {
                               high=COUNT),
     'train.log_every': Field(50, 'Steps between two points of the log.',
                              low=1, high=COUNT),
+    'train.mixer_std': Field(
+        False, 'True logs the standard deviation of each mixer\'s output, on '
+        'the first validation batch, at each validation.', before=False),
     'train.checkpoint_minutes': Field(
         5.0, 'Longest time between two checkpoints. Each validation makes a '
         'checkpoint too.', low=0, high=COUNT),

@@ -23,7 +23,8 @@ MACHINE_FIELDS = ('seed', 'data_dir', 'init_from', 'mesh')
 FITTING_FIELDS = (
     'train.microbatch_size', 'train.eval_batch_size',
     'train.cpu_microbatch_size', 'train.cpu_eval_batch_size', 'train.lengths',
-    'train.log_every', 'train.checkpoint_minutes', 'encoder.remat')
+    'train.log_every', 'train.mixer_std', 'train.checkpoint_minutes',
+    'encoder.remat')
 # Fields that a run may change without leaving its protocol: those above, and
 # those that affect the rounding.
 FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel')

@@ -24,6 +24,7 @@ from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 from lra.nn.embedding import Embedding
 
+MIXER_STD = 'mixer_std'  # a collection, see `deviation`
 ROWS = 8  # rows of a matmul should be a multiple of this; see `filling`
 
 
@@ -137,6 +138,13 @@ def filling(batch: int, length: int) -> int:
   return -length % ROWS
 
 
+def deviation(x_BxLxD: jax.Array, mask_BxL: jax.Array | None) -> jax.Array:
+  """Returns the standard deviation over all channels of unmasked tokens."""
+  x_BxLxD = x_BxLxD.astype(jnp.float32)
+  where = True if mask_BxL is None else mask_BxL[..., None]
+  return jnp.std(x_BxLxD, where=jnp.broadcast_to(where, x_BxLxD.shape))
+
+
 class Block(nn.Module):
   """Computes x + mixer(norm(x)), then x + mlp(norm(x)).
 
@@ -202,6 +210,8 @@ class Block(nn.Module):
           f'The mixer of {type(mixer).__module__} returns shape '
           f'{list(jnp.shape(y_BxLxD))} for x {list(x_BxLxD.shape)}: let its '
           '__call__ return the shape of x.')
+    if self.is_mutable_collection(MIXER_STD):
+      self.sow(MIXER_STD, 'std', deviation(y_BxLxD, tokens_BxL))
     if not gates:
       y_BxLxD = Dropout(self.dropout, tied=self.tie_dropout)(
           y_BxLxD, deterministic=not train)

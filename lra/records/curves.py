@@ -88,6 +88,18 @@ def learnt_step(points: dict) -> int | None:
              default=None)
 
 
+def mixer_std(points: dict) -> list[dict]:
+  """Returns the points of `Result.mixer_std`, by step.
+
+  Args:
+    points: result of `read`.
+  """
+  return [{'step': step, 'blocks': [
+      point[f'block_{i}'] for i in range(len(point)) if f'block_{i}' in point]}
+      for (split, step), point in sorted(points.items(), key=lambda p: p[0][1])
+      if split == result.MIXER_STD]
+
+
 def read(path: pathlib.Path) -> dict:
   """Returns the log points of a run: {(split, step): object}.
 

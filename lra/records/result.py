@@ -29,6 +29,7 @@ MAX_BYTES = 2**20
 MAX_DEPTH = 20
 _SURROGATE = re.compile('[\ud800-\udfff]')
 CLASSIFICATION = 'classification'
+MIXER_STD = 'mixer_std'  # a kind of log point
 # Objectives with scores of classes.
 CLASSIFIERS = (CLASSIFICATION, 'token_classification')
 # Largest number of entries: baselines, properties of examples, values of one
@@ -296,6 +297,17 @@ class LongerScores(Record):
   loss: Annotated[float, Field(ge=0, le=1e300)]
 
 
+class MixerStd(Record):
+  """Standard deviations of the mixers' outputs at a step of the training.
+
+  Attributes:
+    step: updates made.
+    blocks: one for each block; None if it was not finite.
+  """
+  step: Count
+  blocks: Annotated[list[Amount | None], Field(max_length=_MOST_TRIED)]
+
+
 class Search(Record):
   """The search that chose the settings of a run, without any test score.
 
@@ -427,6 +439,8 @@ class Result(File):
     search: the search that chose the settings; None without one.
     init_sha256: digest of the parameters of config.init_from that the run began
       with; None without them.
+    mixer_std: see `MixerStd`, one for each validation; only with
+      config.train.mixer_std.
     config: the whole config, as plain JSON values. It also has task, model,
       protocol and seed, and the number of updates to make, which is `steps` if
       the status is 'ok'.
@@ -478,6 +492,8 @@ class Result(File):
   data_origin: Text | None = None
   search: Search | None = None
   init_sha256: Digest | None = None
+  mixer_std: Annotated[
+      list[MixerStd], Field(max_length=_MOST_TRIED)] = []
   config: Config
 
   # Earlier versions call the baselines floors.

@@ -128,10 +128,14 @@ def tested(runs: Sequence[Result]) -> str:
 
 
 def units(entries: Sequence[Entry]) -> list[list[Setting]]:
-  """Groups the runs of a sweep by config file and task, then by setting."""
+  """Groups the runs of a sweep by config file and task, then by setting.
+
+  The arms of a study are no settings to choose from: each is alone.
+  """
   groups = {}
   for entry in entries:
-    groups.setdefault(entry.flags[0], []).append(entry)
+    key = entry.config_flags if entry.arm else entry.flags[:1]
+    groups.setdefault(key, []).append(entry)
   made = []
   for group in groups.values():
     found = {}

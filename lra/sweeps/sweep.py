@@ -1,6 +1,7 @@
 """Many runs, one after another: `run_lra.py --sweep=FILE`.
 
-Each line of the file has the flags of one or more runs, without their dashes:
+A study of `lra.sweeps.study` is a sweep, too. Each line of a sweep file has the
+flags of one or more runs, without their dashes:
 
   configs/transformer.py:listops_mini seeds=0-4 train.steps=[500,1000]
 
@@ -32,6 +33,7 @@ from lra.experiment import loader
 from lra.records import result as result_lib
 from lra.records.result import Result
 from lra.report import rows
+from lra.sweeps import study
 from lra.system.terminal import say
 
 _MAX_BYTES = 2**22  # largest sweep file: hundreds of bytes for each run
@@ -46,11 +48,13 @@ class Entry:
     folder: its run directory.
     line: number of its line in the file.
     repetition: see `identity.repetition`.
+    arm: name of its arm in a study, else ''.
   """
   flags: tuple[str, ...]
   folder: pathlib.Path
   line: int = 0
   repetition: str = ''
+  arm: str = ''
 
   @property
   def config_flags(self) -> tuple[str, ...]:
@@ -81,25 +85,16 @@ class Entry:
 
 
 def read(path: pathlib.Path) -> list[Entry]:
-  """Returns the runs of a sweep file, in its order; see `paths.found`.
+  """Returns the runs of a sweep or a study, in order; see `paths.found`.
 
   Raises:
     UserError: the file cannot be read, has no run or one twice, or a line
       makes no config; the message names the line.
   """
-  try:
-    text = files.read(paths.found(path), _MAX_BYTES)
-  except OSError as e:
-    close = meant(path.name, [
-        p.name for p in (paths.ROOT / 'configs' / 'sweeps').glob('*.txt')])
-    raise UserError(
-        f'Cannot read the sweep {path} ({e.strerror}): ' + (
-            f'did you mean configs/sweeps/{close}?' if close else
-            'give a file of configs/sweeps/.')) from e
   entries, line_of = [], {}
-  lines = text.removeprefix(codecs.BOM_UTF8).splitlines()
+  found = _lines(path)
   asked = [on_line(path, number, asked_by, line)
-           for number, line in enumerate(lines, 1)]
+           for number, (_, line) in enumerate(found, 1)]
   told = grid.check_count(sum(a.runs for a in asked), str(path))
   if told:
     say(told)
@@ -110,11 +105,28 @@ def read(path: pathlib.Path) -> list[Entry]:
             f'{path}, line {number}: the run {entry.folder} is also on line '
             f'{line_of[entry.folder]}: remove one.')
       line_of[entry.folder] = number
-      entries.append(entry)
+      entries.append(dataclasses.replace(entry, arm=found[number - 1][0]))
   if not entries:
     raise UserError(f'{path} has no run: write lines such as '
                     'configs/transformer.py:listops_mini seeds=0-4.')
   return entries
+
+
+def _lines(path):
+  """Returns (arm or '', line in bytes) of a study or of a sweep."""
+  if path.suffix == study.SUFFIX:
+    return [(arm.name, line.encode()) for arm, line in study.read(path).lines]
+  try:
+    text = files.read(paths.found(path), _MAX_BYTES)
+  except OSError as e:
+    close = meant(path.name, [
+        p.name for p in (paths.ROOT / 'configs' / 'sweeps').glob('*.txt')])
+    raise UserError(
+        f'Cannot read the sweep {path} ({e.strerror}): ' + (
+            f'did you mean configs/sweeps/{close}?' if close else
+            'give a file of configs/sweeps/.')) from e
+  return [('', line)
+          for line in text.removeprefix(codecs.BOM_UTF8).splitlines()]
 
 
 class Asked(NamedTuple):

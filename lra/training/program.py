@@ -175,6 +175,14 @@ class Program:
         shape.params, shape.constants,
         self._batch_shape(self.sizes.eval_batch))
 
+  def compile_mixer_std(self):
+    """Compiles `step.mixer_std`, (params, constants, batch) -> [layers]."""
+    shape = self.state_shape
+    return self._compile(
+        functools.partial(step.mixer_std, self.model, self.objective),
+        shape.params, shape.constants,
+        self._batch_shape(self.sizes.eval_batch))
+
   def compile_norm(self):
     """Compiles params -> their global L2 norm, float32 []."""
     return self._compile(optim.global_norm, self.state_shape.params)

@@ -4,6 +4,7 @@ All functions are pure functions of arrays; the caller compiles them once.
 """
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ import optax
 from jax.sharding import PartitionSpec as P
 
 from lra.nn import draws
+from lra.nn.encoder import MIXER_STD
 from lra.nn.norm import STATS
 from lra.objectives.base import Objective
 from lra.training import mesh, optim
@@ -184,6 +186,26 @@ def eval_step(model, objective: Objective, params, constants, batch,
     return objective.count(outputs, batch)
 
   return at_fitting(count, objective, at, batch)
+
+
+def mixer_std(model, objective: Objective, params, constants, batch):
+  """Returns the standard deviation of each mixer's output, float32 [layers].
+
+  It is over the tokens and channels of the batch, without padding, and for
+  pairs over both documents.
+
+  Args:
+    model, objective, params, constants, batch: as in `eval_step`.
+  """
+  _, kept = model.apply(
+      {'params': params, **constants}, objective.inputs(batch), train=False,
+      mutable=[MIXER_STD])
+  layers = {}
+  for path, value in jax.tree_util.tree_leaves_with_path(kept[MIXER_STD]):
+    block = re.search(r'block_(\d+)', jax.tree_util.keystr(path))
+    layers.setdefault(int(block[1]), []).append(value)
+  return jnp.sqrt(jnp.stack([
+      jnp.mean(jnp.square(jnp.stack(layers[i]))) for i in sorted(layers)]))
 
 
 def at_fitting(function: Callable, objective: Objective,

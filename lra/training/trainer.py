@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 import jax
+import numpy as np
 
 from lra import files
 from lra.config import identity
@@ -18,7 +19,7 @@ from lra.errors import UserError
 from lra.experiment import source
 from lra.experiment.experiment import Experiment
 from lra.records import baselines
-from lra.records.result import Result
+from lra.records.result import MIXER_STD, Result
 from lra.system import distributed, machine, signals
 from lra.system.distributed import SharedStop, is_leader, is_multiprocess
 from lra.system.terminal import StopRequest, bar, say
@@ -329,6 +330,7 @@ class Trainer:
       if scores is None:
         return False
       say(f'step {self.step}{self._which}: validation {_shown(scores)}')
+      self._log_mixer_std()
       self.counters.last_val = scores
       best = self.counters.best_val
       if best is None or self.program.objective.better(scores, best):
@@ -336,6 +338,23 @@ class Trainer:
         self.checkpoints.save_best(self.step, scored_of(self.state))
     self.counters.validated_step = self.step
     return True
+
+  def _log_mixer_std(self):
+    """Logs the standard deviations if config.train.mixer_std asks for them."""
+    if not self.config.train.mixer_std:
+      return
+    compiled = self._shared.once(
+        f'mixer_std {step_key(self.program)}', self.program.compile_mixer_std)
+    scored, examples = scored_of(self.state), self.data.splits['val']
+    size = self.program.sizes.eval_batch
+    batch = next(batches.eval_batches(
+        functools.partial(self.program.objective.batch, examples),
+        np.arange(len(examples)), batch_size=size, seed=self.config.seed,
+        rows=self.program.rows(size)))
+    found = compiled(scored['params'], scored['constants'],
+                     self.program.put(batch, micro=False))
+    self.run.log(step=self.step, split=MIXER_STD, **{
+        f'block_{i}': _or_none(float(value)) for i, value in enumerate(found)})
 
   def evaluate(self, scored, split: str, stop: StopRequest) -> dict | None:
     """Scores a split and logs the scores; its time is not training time.
@@ -453,7 +472,10 @@ class Trainer:
     if is_leader() and path.exists():
       from lra.records import curves  # imports matplotlib, which takes a second
       try:
-        fields['learnt_step'] = curves.learnt_step(curves.read(path))
+        points = curves.read(path)
+        fields['learnt_step'] = curves.learnt_step(points)
+        if self.config.train.mixer_std:
+          fields['mixer_std'] = curves.mixer_std(points)
         curves.plot(path, self.run.folder / 'curves.png', self.baselines)
       except UserError as e:
         say(f'No curves are drawn: {e}')

@@ -1,0 +1,188 @@
+"""Draws the figures of studies as SVG."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from matplotlib import figure, ticker
+
+from lra.formats import plain
+from lra.records.style import BASELINE, COLOURS, WIDTH, legend, saved, style
+from lra.studies.compared import Cell
+from lra.sweeps.study import Study
+
+Cells = Mapping[tuple[str, str], Cell]
+_MARKS = 'osD^vPX*'
+_SEED = dict(linestyle='none', marker='o', markersize=4,
+             markerfacecolor='none', alpha=0.7)
+
+
+def arms(study: Study, found: Cells) -> bytes:
+  """Draws the accuracy of each arm with its seeds and 95% interval.
+
+  There is a panel for each task, or lines over the values of the study's axis.
+  """
+  with style():
+    return _over_axis(study, found) if study.axis else _panels(study, found)
+
+
+def _panels(study, found):
+  columns = [c for c in dict.fromkeys(c for _, c in found) if any(
+      cell.done for (_, column), cell in found.items() if column == c)]
+  names = list(dict.fromkeys(arm for arm, _ in found))
+  fig = figure.Figure(
+      figsize=(WIDTH, 1.0 + len(columns) * (0.55 + 0.24 * len(names))),
+      layout='constrained')
+  axes = fig.subplots(len(columns), 1, squeeze=False)[:, 0]
+  for ax, column in zip(axes, columns, strict=True):
+    for y, name in enumerate(names):
+      cell = found.get((name, column))
+      if cell and cell.done:
+        _mark(ax, cell.row, y, COLOURS[y % len(COLOURS)])
+    _draw_baseline(ax.axvline, found, column)
+    ax.set_title(plain(column, 60), fontsize=10, loc='left')
+    ax.set_yticks(range(len(names)), [plain(n, 40) for n in names], fontsize=9)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.xaxis.set_major_locator(ticker.MaxNLocator(6))
+  axes[-1].set_xlabel('test accuracy, %')
+  axes[0].plot([], [], color=BASELINE, linestyle='--', label='highest baseline')
+  axes[0].plot([], [], color='#333333', label='a seed', **_SEED)
+  axes[0].errorbar([], [], xerr=[], color='#333333', fmt='o', capsize=3,
+                   label='mean, 95% interval')
+  legend(fig, 3)
+  return saved(fig, 'svg')
+
+
+def _mark(ax, row, y, colour):
+  known, mean = row.interval, row.mean
+  ax.errorbar(100 * mean, y, xerr=[[100 * (mean - known.low)],
+                                   [100 * (known.high - mean)]],
+              fmt='o', markersize=6, capsize=3, color=colour)
+  if len(row.accuracies) > 1:
+    ax.plot([100 * x for x in row.accuracies], [y] * len(row.accuracies),
+            color=colour, **_SEED)
+
+
+def _draw_baseline(line, found, column):
+  for (_, other), cell in found.items():
+    if other == column and cell.done and cell.row.runs[0].floors:
+      line(100 * max(cell.row.runs[0].floors.values()),
+           color=BASELINE, linestyle='--', linewidth=1.2)
+      return
+
+
+def _over_axis(study, found):
+  fig = figure.Figure(figsize=(WIDTH, 3.8), layout='constrained')
+  ax = fig.subplots()
+  columns = list(dict.fromkeys(c for _, c in found))
+  for i, name in enumerate(dict.fromkeys(arm for arm, _ in found)):
+    known = [(x, found[name, c].row) for x, c in enumerate(columns)
+             if (name, c) in found and found[name, c].done]
+    # Arms stand side by side, so that their intervals can be read.
+    xs = [x + 0.06 * i - 0.1 for x, _ in known]
+    ax.errorbar(
+        xs, [100 * row.mean for _, row in known], yerr=[
+            [100 * (row.mean - row.interval.low) for _, row in known],
+            [100 * (row.interval.high - row.mean) for _, row in known]],
+        marker=_MARKS[i % len(_MARKS)], markersize=5, capsize=3,
+        color=COLOURS[i % len(COLOURS)], label=plain(name, 40))
+  if columns:
+    _draw_baseline(ax.axhline, found, columns[0])
+  ax.plot([], [], color=BASELINE, linestyle='--', label='highest baseline')
+  ax.set_xticks(range(len(columns)), columns)
+  ax.set_xlabel(study.axis)
+  ax.set_ylabel('test accuracy, %')
+  legend(fig, 3)
+  return saved(fig, 'svg')
+
+
+def mixer_std(found: Cells) -> bytes | None:
+  """Draws the standard deviation of each block's mixer output over training.
+
+  One panel for each arm, of the column with most blocks that has records, and
+  a line for each block.
+
+  Returns:
+    None if no record has these numbers.
+  """
+  deepest = {}
+  for (name, _), cell in found.items():
+    for run in cell.row.runs if cell.row else ():
+      if run.mixer_std and len(run.mixer_std[0].blocks) >= len(
+          deepest[name].mixer_std[0].blocks if name in deepest else ()):
+        deepest[name] = run
+        break
+  if not deepest:
+    return None
+  with style():
+    rows = -(-len(deepest) // 2)
+    fig = figure.Figure(figsize=(WIDTH, 0.8 + 2.2 * rows),
+                        layout='constrained')
+    axes = fig.subplots(rows, 2, sharey=True, squeeze=False).ravel()
+    most = max(len(run.mixer_std[0].blocks) for run in deepest.values())
+    for ax, (name, run) in zip(axes, deepest.items(), strict=False):
+      for block in range(len(run.mixer_std[0].blocks)):
+        ax.plot([point.step for point in run.mixer_std],
+                [point.blocks[block] for point in run.mixer_std],
+                color=COLOURS[block % len(COLOURS)],
+                linestyle='-' if block < len(COLOURS) else '--')
+      ended = '' if run.status == 'ok' else f', {run.status}'
+      ax.set_title(plain(f'{name}{ended}', 40), fontsize=10, loc='left')
+      ax.set_yscale('log')
+      ax.xaxis.set_major_locator(ticker.MaxNLocator(4))
+    for ax in axes[len(deepest):]:
+      ax.set_visible(False)
+    for block in range(most):
+      axes[0].plot([], [], color=COLOURS[block % len(COLOURS)],
+                   linestyle='-' if block < len(COLOURS) else '--',
+                   label=f'block {block}')
+    fig.supxlabel('training step', fontsize=10)
+    fig.supylabel('standard deviation', fontsize=10)
+    legend(fig, 4)
+    return saved(fig, 'svg')
+
+
+def runtime(found: Cells, rows: Sequence[Mapping]) -> bytes | None:
+  """Draws accuracy against measured seconds, with a panel for each task.
+
+  Args:
+    found: the cells of the study.
+    rows: measured rows with `arm`, `task` and `seconds per step`.
+
+  Returns:
+    None if no row has a cell with runs.
+  """
+  known = [(row, cell.row) for row in rows
+           if (cell := found.get((row.get('arm'), row.get('task'))))
+           and cell.done]
+  if not known:
+    return None
+  columns = list(dict.fromkeys(row['task'] for row, _ in known))
+  names = list(dict.fromkeys(row['arm'] for row, _ in known))
+  with style():
+    fig = figure.Figure(figsize=(WIDTH, 0.9 + 2.4 * len(columns)),
+                        layout='constrained')
+    axes = fig.subplots(len(columns), 1, squeeze=False)[:, 0]
+    for ax, column in zip(axes, columns, strict=True):
+      for row, runs in known:
+        if row['task'] != column:
+          continue
+        i, at = names.index(row['arm']), runs.interval
+        ax.errorbar(
+            1000 * row['seconds per step'], 100 * runs.mean,
+            yerr=[[100 * (runs.mean - at.low)], [100 * (at.high - runs.mean)]],
+            color=COLOURS[i % len(COLOURS)], marker=_MARKS[i % len(_MARKS)],
+            capsize=3, linestyle='none',
+            label=plain(row['arm'], 40) if ax is axes[0] else None)
+      ax.set_title(plain(column, 60), fontsize=10, loc='left')
+      ax.set_ylabel('test accuracy, %')
+      ax.set_xlim(left=0)
+    axes[-1].set_xlabel('milliseconds per training step')
+    legend(fig, 3)
+    return saved(fig, 'svg')
+
+
+def digits(value: float) -> str:
+  """Formats a measured number with four significant digits."""
+  if isinstance(value, int) or value == 0 or not math.isfinite(value):
+    return f'{value:,}'
+  return f'{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}'

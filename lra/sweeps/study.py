@@ -1,0 +1,122 @@
+"""Studies: experiments of papers, each a TOML file of configs/studies/.
+
+A study trains arms: configs that differ in what the experiment varies. Each arm
+has one line of a sweep, with `{task}` in the place of the task, so that
+`--sweep=configs/studies/transfer.toml` trains a study. Its claims compare two
+arms. `lra.studies` writes the page that answers them from records.
+"""
+
+import pathlib
+import tomllib
+from typing import Literal
+
+import pydantic
+
+from lra import files, paths
+from lra.errors import UserError
+
+FOLDER = pathlib.Path('configs', 'studies')
+SUFFIX = '.toml'
+_MAX_BYTES = 2**20
+TASK = '{task}'
+BASELINE = 'baseline '
+
+
+class _Part(pydantic.BaseModel):
+  model_config = pydantic.ConfigDict(strict=True, frozen=True, extra='forbid')
+
+
+class Arm(_Part):
+  """The runs of one kind.
+
+  Attributes:
+    name: its name on the page.
+    line: a line of a sweep without seeds; may hold `{task}`.
+  """
+  name: str
+  line: str
+
+
+class Claim(_Part):
+  """A difference that a paper reports or expects.
+
+  Attributes:
+    text: the claim, a sentence.
+    arm: name of an arm, or of the first cell of a measured row.
+    than: the arm or the row that it is compared with, or `baseline` and the
+      name of a baseline of the task.
+    expected: how `arm` compares with `than` in the paper; '' if that is not
+      known.
+    at: the columns that the claim is about; () means all. Of measured rows, the
+      one column that is compared.
+  """
+  text: str
+  arm: str
+  than: str
+  expected: Literal['higher', 'lower', 'equal', ''] = ''
+  at: list[str] = []
+
+
+class Study(_Part):
+  """A study.
+
+  Attributes:
+    name: name of its file.
+    title, question: for the page.
+    source: the paper and its section.
+    reported: the paper's own result, in words.
+    differs: how the experiment differs from the paper's.
+    tasks: values for `{task}`.
+    axis: a config field with several values in the lines. They are the columns
+      of the table, which otherwise are the tasks.
+    seeds: the seeds of each arm, as a sweep writes them.
+    arms, claims: see `Arm` and `Claim`.
+    draws: name of a further figure, see `lra.studies.figure`; '' for none.
+  """
+  name: str
+  title: str
+  question: str
+  source: str
+  reported: str
+  differs: str = ''
+  tasks: list[str] = []
+  axis: str = ''
+  seeds: str = '0'
+  arms: list[Arm] = []
+  claims: list[Claim] = []
+  draws: Literal['', 'mixer_std', 'runtime'] = ''
+
+  @property
+  def lines(self) -> list[tuple[Arm, str]]:
+    """Returns (arm, line of a sweep), arm by arm."""
+    return [(arm, f'{arm.line.replace(TASK, task)} seeds={self.seeds}')
+            for arm in self.arms
+            for task in (self.tasks if TASK in arm.line else [''])]
+
+
+def read(path: pathlib.Path) -> Study:
+  """Reads a study.
+
+  Args:
+    path: a TOML file; see `lra.paths.found`.
+
+  Raises:
+    UserError: it cannot be read, or a field is missing, unknown or wrong.
+  """
+  try:
+    text = files.read(paths.found(path), _MAX_BYTES).decode()
+    return Study(name=path.stem, **tomllib.loads(text))
+  except pydantic.ValidationError as e:
+    first = e.errors(include_url=False)[0]
+    raise UserError(
+        f'The study {path}: {".".join(map(str, first["loc"]))}: '
+        f'{first["msg"]}; correct it.') from e
+  except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+    raise UserError(
+        f'Cannot read the study {path} ({getattr(e, "strerror", None) or e}): '
+        'give a file like those of configs/studies/.') from e
+
+
+def names() -> list[str]:
+  """Returns the names of the studies of this package."""
+  return sorted(p.stem for p in (paths.ROOT / FOLDER).glob(f'*{SUFFIX}'))
