@@ -225,3 +225,24 @@ def test_seeds_differ(compile_once):
     c.seed = seed
     params.append(jax.tree.leaves(small.make(c).init().params))
   assert any(not np.array_equal(a, b) for a, b in zip(*params, strict=True))
+
+
+@pytest.mark.parametrize('task', ['listops', 'retrieval'])
+def test_the_deviation_of_mixers_is_that_of_true_tokens(task):
+  """Numpy computes it from the outputs that Flax captures."""
+  c = small.config('simpletron', task)
+  c.encoder.num_layers, c.encoder.pooling = 2, 'mean'
+  p = small.make(c)
+  batch = small.batch(small.tasks.get(task), 3, 24)
+  state = p.init()
+  got = step.mixer_std(p.model, p.objective, state.params, {}, batch)
+  _, kept = p.model.apply(
+      {'params': state.params}, p.objective.inputs(batch), train=False,
+      capture_intermediates=lambda module, _: module.name == 'mixer')
+  mask = np.asarray(batch['tokens']) > 0
+  for layer in range(2):
+    outputs = kept['intermediates']['encoder'][f'block_{layer}']['mixer'][
+        '__call__']
+    y = np.float64(outputs[0])  # both documents of a pair are in one batch
+    want = np.std(y[mask.reshape(-1, mask.shape[-1])])
+    small.assert_close(got[layer], want)
