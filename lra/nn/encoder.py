@@ -210,7 +210,7 @@ class Block(nn.Module):
           f'The mixer of {type(mixer).__module__} returns shape '
           f'{list(jnp.shape(y_BxLxD))} for x {list(x_BxLxD.shape)}: let its '
           '__call__ return the shape of x.')
-    if self.is_mutable_collection(MIXER_STD):
+    if self.is_mutable_collection(MIXER_STD) and not self.is_initializing():
       self.sow(MIXER_STD, 'std', deviation(y_BxLxD, tokens_BxL))
     if not gates:
       y_BxLxD = Dropout(self.dropout, tied=self.tie_dropout)(
