@@ -44,7 +44,8 @@ def test_a_word_chooses_the_command(word, module, monkeypatch):
   seen = []
   for name in ('main', 'run'):
     if hasattr(made, name):
-      monkeypatch.setattr(made, name, lambda *_, **__: seen.append([*sys.argv]) or 0)
+      monkeypatch.setattr(
+          made, name, lambda *_, **__: seen.append([*sys.argv]) or 0)
   monkeypatch.setattr('lra.system.signals.listen', lambda: None)
   monkeypatch.setattr('lra.system.streams.keep', lambda: None)
   monkeypatch.setattr(sys, 'argv', ['lra', word, '--task=text'])
