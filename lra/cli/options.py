@@ -280,7 +280,7 @@ COMMANDS = {
 _HELP = '''\
 Trains attention mechanisms on Long Range Arena and compares them.
 
-usage: {program} FLAGS
+usage: {program} FLAGS, or with a word: {program} evaluate RUN
 
 Train a model and score it. The same command resumes a stopped run.
   --config={model}:listops_mini
