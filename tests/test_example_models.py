@@ -8,7 +8,8 @@ import pytest
 import lra
 from lra.records import result
 
-MODELS = sorted((pathlib.Path(lra.__file__).parent / 'examples/models').iterdir())
+MODELS = sorted(
+    (pathlib.Path(lra.__file__).parent / 'examples/models').iterdir())
 
 
 @pytest.mark.parametrize('folder', [
