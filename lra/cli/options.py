@@ -279,7 +279,6 @@ COMMANDS = {
 
 _HELP = '''\
 Trains attention mechanisms on Long Range Arena and compares them.
-
 usage: {program} FLAGS, or with a word: {program} evaluate RUN
 
 Train a model and score it. The same command resumes a stopped run.

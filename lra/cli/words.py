@@ -14,8 +14,8 @@ _TRAIN = 'train'
 FORMS = {
     _TRAIN: '', 'evaluate': 'RUN', 'predict': 'FILE RUN',
     'compare': 'RUN RUN', 'curves': 'FIGURE RUN ...', 'export': 'FOLDER RUN',
-    'leaderboard': '', 'check_record': 'FILE', 'list': '', 'sweep': 'FILE',
-    'suite': 'NAME'}
+    'leaderboard': '', 'studies': '', 'check_record': 'FILE', 'list': '',
+    'sweep': 'FILE', 'suite': 'NAME'}
 # Words that run_lra.py takes before this module.
 _OTHERS = ('data', 'costs')
 _HELP = {'-h', '--help', '--helpshort', '--helpfull'}
