@@ -16,7 +16,8 @@ def run() -> None:
   word = sys.argv.pop(1) if sys.argv[1:2] in (['data'], ['costs']) else ''
   if word == 'data':
     from data_prep import __main__ as data
-    sys.exit(data.main())
+    from lra import paths
+    sys.exit(data.main(program=' '.join([*paths.program(), 'data'])))
   if word == 'costs':
     from lra.costs import __main__ as costs
     costs.run()

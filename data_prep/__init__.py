@@ -9,6 +9,7 @@ import sys
 from data_prep import folders
 from lra import files, paths, tasks
 from lra.errors import UserError
+from lra.system import machine
 
 
 def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
@@ -104,6 +105,12 @@ def _announce(builder, chosen):
     print(f'Preparing {builder.task_name} in {path}'
           f'{"." if chosen else "; TFDS_DATA_DIR chooses another place."}',
           file=sys.stderr)
+  hours = builder.core_hours()
+  if hours:
+    cores = machine.cpu_count()
+    print(f'Generating its data takes about {hours / cores:.1f} hours on '
+          f'{cores} CPU core{"s" * (cores > 1)}, once; a run that is stopped '
+          'keeps the finished parts.', file=sys.stderr)
 
 
 def _with_source(task_name, data_dir, source):

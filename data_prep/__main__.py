@@ -22,13 +22,19 @@ from lra import paths, tasks
 from lra.errors import UserError
 
 _USER_ERROR = 2
+_PROGRAM = 'python -m data_prep'
 
 
-def main(argv=None) -> int:
-  """Runs the command line; returns the exit code."""
+def main(argv=None, program: str = _PROGRAM) -> int:
+  """Runs the command line; returns the exit code.
+
+  Args:
+    argv: the arguments; those of the process by default.
+    program: the words that start it, for help and errors.
+  """
   try:
     with signals.interrupting():
-      _run(_parsed(argv))
+      _run(_parsed(argv, program))
   except UserError as e:
     print(f'error: {e}', file=sys.stderr)
     return _USER_ERROR
@@ -45,27 +51,31 @@ class _Parser(argparse.ArgumentParser):
   """A parser that raises UserError like the rest of the program."""
 
   def error(self, message):
-    raise UserError(f'{message}: see python -m data_prep --help.')
+    raise UserError(f'{message}: see {self.prog} --help.')
 
 
-def _parsed(argv):
+def _parsed(argv, program):
   """Returns the parsed flags; raises UserError for an unknown one."""
-  args, unknown = parser().parse_known_args(argv)
+  args, unknown = parser(program).parse_known_args(argv)
   if unknown:
     raise UserError(
-        f'{unknown[0].partition("=")[0]} is no flag of python -m data_prep, '
+        f'{unknown[0].partition("=")[0]} is no flag of {program}, '
         'which prepares data sets: see its --help, or '
         f'{" ".join(paths.program())} --help for the flags of training.')
   if not args.task:
-    raise UserError('No task is named: give --task, and see python -m '
-                    'data_prep --help.')
+    raise UserError(
+        f'No task is named: give --task, and see {program} --help.')
   return args
 
 
-def parser() -> argparse.ArgumentParser:
-  """Returns the parser of the command's flags."""
+def parser(program: str = _PROGRAM) -> argparse.ArgumentParser:
+  """Returns the parser of the command's flags.
+
+  Args:
+    program: the words that start it, for its help.
+  """
   parser = _Parser(
-      prog='python -m data_prep', description=__doc__,
+      prog=program, description=__doc__.replace(_PROGRAM, program),
       formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--task', help=', '.join(sorted(tasks.TASKS)))
   parser.add_argument('--source', help='files to prepare from')

@@ -68,6 +68,10 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     return json.loads(json.dumps(
         {'number': self.DEFINITION, **self.parameters()}))
 
+  def core_hours(self) -> float:
+    """Returns about how many hours one CPU core generates the data."""
+    return 0.0
+
   def identify_source(self):
     """Returns a JSON value by which sources differ; None if none matters."""
     return None

@@ -62,6 +62,10 @@ VARIANTS = {
 }
 
 
+# Variant -> hours of one core for its images, for variants that take long.
+_CORE_HOURS = {'64': 1.6, '128': 1.2}
+
+
 class Pathfinder(Builder):
   """Pathfinder of Long Range Arena (arXiv 2011.04006)."""
   BUILDER_CONFIGS = [
@@ -77,6 +81,9 @@ class Pathfinder(Builder):
   @property
   def variant(self) -> Variant:
     return VARIANTS[self.builder_config.name]
+
+  def core_hours(self):
+    return 0.0 if self.source else _CORE_HOURS.get(self.builder_config.name, 0)
 
   def make(self, dl_manager):
     if self.source:

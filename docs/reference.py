@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE.parent))
 from absl import flags
 
 from lra import paths
-from lra.cli import options
+from lra.cli import options, words
 from lra.config.fields import FIELDS
 from lra.experiment import describe
 
@@ -28,6 +28,13 @@ _FLAGS = """# Flags
 
 `run_lra.py` and the installed command `lra` take the same flags. Each table
 lists one command and the flags that it takes.
+
+A command may also be a word, directly after the program's name; its flags then
+follow. For example, `python run_lra.py evaluate RUN --lengths=64` is `python
+run_lra.py --evaluate=RUN --lengths=64`.
+
+| word | flags |
+| :-- | :-- |
 """
 
 
@@ -48,7 +55,11 @@ def fields() -> str:
 
 def flags_page() -> str:
   """The page of command-line flags."""
-  lines = [_WRITTEN + _FLAGS]
+  lines = [_WRITTEN + _FLAGS + '\n'.join(
+      f'| `{f"{word} {form}".strip()}` | `{" ".join(words.flags(said))}` |'
+      for word, form in words.FORMS.items()
+      for said in [[word, *form.replace(' ...', ' RUN').split()]]).replace(
+          '| `` |', '| `--config=...` |')]
   for command, others in options.COMMANDS.items():
     lines.append(f'\n## --{command}\n\n| flag | default | meaning |'
                  '\n| :-- | :-- | :-- |')

@@ -349,14 +349,27 @@ def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
   lines = inspection.compare(a, b).splitlines()
   assert lines[1].split() == ['train.learning_rate', 'unset', '7.5']
   # Wilson's 95% interval of 9 of 10, from an independent calculator.
-  assert lines[2].split('%')[1].split() == ['90.0', '10.0']
-  assert '59.6 to 98.2' in lines[3]
+  score, interval = (next(line for line in lines if line.startswith(start))
+                     for start in ('test accuracy %', '95% interval'))
+  assert score.split('%')[1].split() == ['90.0', '10.0']
+  assert '59.6 to 98.2' in interval
   assert 'B - A: -80.0 points' in lines
   assert 'right in A only: 9; in B only: 1' in lines
   # McNemar's exact p for 9 against 1: 2 (1 + 10) / 2^10.
   assert lines[-2].startswith('p = 0.0215 (McNemar, exact')
   assert 'runs differ' in lines[-2] and 'seeds of its rows' in lines[-1]
   assert 'do not differ' in inspection.compare(a, a)
+
+
+def test_a_field_that_was_added_later_is_no_difference(tmp_path):
+  """Only a value that earlier versions did not have is one."""
+  old = _record(tmp_path / 'old.json', [True] * 10)
+  new = json.loads(old.read_text())
+  for ema, shown in ((0.0, []), (0.99, [['optim.ema', '0.0', '0.99']])):
+    new['config']['optim'] = {'ema': ema, 'name': 'adamw'}
+    (tmp_path / 'new.json').write_text(json.dumps(new))
+    lines = inspection.compare(old, tmp_path / 'new.json').splitlines()
+    assert [line.split() for line in lines if 'optim.' in line] == shown
 
 
 WRONG = ([], {}, [[1]], {'a': 1}, [1])

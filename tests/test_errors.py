@@ -5,6 +5,7 @@ import pytest
 from configs import base
 from lra import models, tasks
 from lra.config.fields import FIELDS
+from lra.config.synonyms import FIELD_OF
 from lra.errors import UserError, choose
 from lra.experiment import loader
 
@@ -38,3 +39,29 @@ def test_a_wrong_choice_names_all_choices(name):
 def test_a_name_like_no_other_has_all_names_beside_it():
   with pytest.raises(UserError, match='one of .*listops.*text'):
     tasks.get('0000')
+
+
+@pytest.mark.parametrize('name, meant', [
+    ('num_blocks', 'encoder.num_layers'), ('lr', 'train.learning_rate'),
+    ('d_model', 'encoder.width'), ('encoder.hidden_size', 'encoder.width'),
+    ('dropout', 'encoder.dropout'), ('batch_size', 'train.batch_size'),
+    ('mlp_dim', 'encoder.mlp_width'), ('model.n_heads', 'model.num_heads'),
+    ('train.optimizer', 'optim.name'), ('grad_clip', 'optim.clip_norm')])
+def test_a_name_of_another_program_has_the_field_beside_it(name, meant):
+  with pytest.raises(UserError, match=rf'did you mean config\.{meant}\?'):
+    loader.made_by(['--config=configs/transformer.py:listops_mini',
+                    f'--config.{name}=1'])
+
+
+def test_each_synonym_is_of_a_field_and_is_no_field():
+  last = {name.rpartition('.')[2] for name in FIELDS}
+  assert not last & FIELD_OF.keys()
+  of_models = {'model.attention_dropout'}
+  assert set(FIELD_OF.values()) <= FIELDS.keys() | of_models
+
+
+def test_an_argument_of_the_model_comes_before_a_synonym():
+  assert loader.likeliest('depth', ['encoder.num_layers']) == (
+      'encoder.num_layers')
+  assert loader.likeliest('depth', ['encoder.num_layers', 'model.depth']) == (
+      'model.depth')

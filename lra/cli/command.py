@@ -121,7 +121,10 @@ def _parse_flags(argv, usage):
     raise
   except flags.UnrecognizedFlagError as e:
     from lra.cli import elsewhere
-    raise UserError(elsewhere.hint(e.flagname) or _one_line(e)) from e
+    text = _one_line(e)
+    if text.endswith("'"):  # absl names no similar flag
+      text += elsewhere.field_hint(e.flagname)
+    raise UserError(elsewhere.hint(e.flagname) or text) from e
   except Exception as e:  # from absl, or from Python's parser of a value
     raise UserError(_one_line(e)) from e
   _check_paths()

@@ -6,6 +6,8 @@ import sys
 from absl import flags
 
 from lra import paths
+from lra.config.fields import FIELDS
+from lra.experiment import loader
 
 _OPTIONS, _COSTS = 'lra.cli.options', 'lra.costs.__main__'
 # Word after the program's name -> what the command does.
@@ -28,6 +30,16 @@ def hint(name: str) -> str:
   program = ' '.join([*paths.program(), word]).rstrip()
   return (f'--{name} is a flag of another command, {program}, which '
           f'{COMMANDS[word]}: see {program} --help.')
+
+
+def field_hint(name: str) -> str:
+  """Returns the end of an error if an unknown flag is a field of the config.
+
+  Args:
+    name: the flag, such as `batch_size` or `lr`.
+  """
+  field = loader.likeliest(name, FIELDS)
+  return field and f': the field is --config.{field}.'
 
 
 def _command(name):

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from lra import files
-from lra.config import identity
+from lra.config import fields, identity
 from lra.errors import UserError
 from lra.formats import percent, points
 from lra.records import result as results
@@ -129,18 +129,33 @@ def compare(first: pathlib.Path, second: pathlib.Path) -> str:
         f'{first} has {a.task} (data {a.data_fingerprint[:8]}) and {second} '
         f'has {b.task} (data {b.data_fingerprint[:8]}): only runs on one test '
         'split can be compared.')
-  flat = [identity.flatten(r.config) for r in runs]
+  flat, filled = zip(*(_filled(r.config) for r in runs), strict=True)
   lines = [f'{"":34}{"A":>22}{"B":>22}']
   lines += [
       f'{name:34}{_value(flat[0], name):>22}{_value(flat[1], name):>22}'
       for name in sorted({*flat[0], *flat[1]})
       if _value(flat[0], name) != _value(flat[1], name)]
+  lines += [
+      f'{len(names)} fields did not exist yet when {run} was trained; '
+      'their values describe how that version trained.'
+      for run, names in zip('AB', filled, strict=True) if names]
   rows = [Row([r]) for r in runs]
   lines.append(f'{"test accuracy %":34}' + ''.join(
       f'{percent(row.mean, row.digits):>22}' for row in rows))
   lines.append(f'{"95% interval over test examples":34}' + ''.join(
       f'{_interval(row):>22}' for row in rows))
   return '\n'.join([*lines, *_verdict(*rows)])
+
+
+def _filled(config):
+  """Returns the fields of a config, and the names of those added since then.
+
+  A field that was added later gets the value that describes earlier versions.
+  """
+  flat = identity.flatten(config)
+  later = {name: value for name, value in fields.added(
+      flat.get('model.name', '')).items() if name not in flat}
+  return {**flat, **later}, sorted(later)
 
 
 def _interval(row):

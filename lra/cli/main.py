@@ -9,7 +9,7 @@ Ctrl-C.
 import pathlib
 import sys
 
-from lra.cli import command, launch, options
+from lra.cli import command, launch, options, words
 from lra.errors import USER_ERROR, UserError
 from lra.experiment import describe
 from lra.system import environment
@@ -17,6 +17,10 @@ from lra.system import environment
 
 def run() -> None:
   """Entry point of `run_lra.py`."""
+  try:
+    sys.argv[1:] = words.flags(sys.argv[1:])
+  except UserError as e:
+    command.fail(str(e))
   command.run(main, _usage, options.summary())
 
 
@@ -33,11 +37,11 @@ def _usage():
   return command.Words()
 
 
-def main(*words: str) -> int:
+def main(*after: str) -> int:
   """Runs the command that the flags choose; returns the exit code.
 
   Args:
-    *words: the words that follow the flags.
+    *after: the words that follow the flags.
   """
   options.check()
   if options.LIST.value:
@@ -56,7 +60,7 @@ def main(*words: str) -> int:
     return _check_record(pathlib.Path(options.CHECK_RECORD.value))
   if options.CURVES.value:
     from lra.records import curves
-    curves.plot_runs(list(map(pathlib.Path, words)), options.CURVES.value)
+    curves.plot_runs(list(map(pathlib.Path, after)), options.CURVES.value)
     print(f'wrote {options.CURVES.value}')
     return 0
   if options.SWEEP.value:
@@ -69,13 +73,13 @@ def main(*words: str) -> int:
     from lra.cli import inspection
     if not options.COMPARE.value:
       environment.check_xla_flags()
-    print(_asked(inspection, [pathlib.Path(word) for word in words]))
+    print(_asked(inspection, [pathlib.Path(word) for word in after]))
     return 0
   if options.EXPORT.value:
     from lra.cli import exporting
     environment.check_xla_flags()
     print(exporting.export(pathlib.Path(options.EXPORT.value),
-                           pathlib.Path(words[0]), options.PUSH.value))
+                           pathlib.Path(after[0]), options.PUSH.value))
     return 0
   if options.DISTRIBUTED.value:
     from lra.system import distributed

@@ -162,7 +162,7 @@ PUSH = flags.DEFINE_string(
     'this model, USER/NAME.')
 LOG = flags.DEFINE_list(
     'log', [], 'Further formats of the log in the run directory, besides '
-    'metrics.jsonl: csv, tensorboard, wandb.')
+    'metrics.jsonl: csv, tensorboard, wandb, mlflow.')
 PROFILE = flags.DEFINE_string(
     'profile', None, 'Record a trace of the steps FIRST:LAST, such as 20:30, '
     'in profile/ of the run directory.')
@@ -279,8 +279,7 @@ COMMANDS = {
 
 _HELP = '''\
 Trains attention mechanisms on Long Range Arena and compares them.
-
-usage: {program} FLAGS
+usage: {program} FLAGS, or with a word: {program} evaluate RUN
 
 Train a model and score it. The same command resumes a stopped run.
   --config={model}:listops_mini
@@ -314,7 +313,7 @@ Look things up.
 
 With --config, --sweep or --suite:
   --max_minutes=30     checkpoint and stop in time (exit code 75)
-  --log=csv,tensorboard,wandb                    further formats of the log
+  --log=csv,tensorboard,wandb,mlflow             further formats of the log
   --norecord           keep the results off the leaderboard
 
 Also: {program} data --help and {program} costs --help

@@ -6,7 +6,7 @@ progress bar). The other is the compiled step alone, always on the same batch.
 It prints seconds per step of both, the loop's overhead and the peak memory.
 Without --rounds it takes about 20 seconds plus compilation. `--drawn` times the
 compiled step on random tokens of full length, without a data set (that of
-Path-X takes hours to generate).
+Path-X takes over an hour to generate).
 
 Other flags write tables of all models to --out. `--memory` writes `memory.md`;
 `--speed` writes `speed.md` and `speed.json`. `--full_tasks` estimates the hours

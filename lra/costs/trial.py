@@ -19,6 +19,8 @@ from lra.training.trainer import Trainer
 STEPS, BATCHES = 10, 2
 # No step begins after so many seconds, but one is always made.
 SECONDS = 60
+# Above this share of waiting for a CPU, the machine counts as busy.
+_BUSY = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Trial:
     compile_seconds: seconds that compilation took, or loading from the cache.
     peak_memory_bytes: see `machine.peak_memory`.
     device: the hardware.
+    waiting: share of the time of its threads, 0 to 1, in which the trial waited
+      for a CPU; 0 if that is unknown.
   """
   tried: int
   steps: int
@@ -46,6 +50,7 @@ class Trial:
   compile_seconds: float
   peak_memory_bytes: int
   device: str
+  waiting: float = 0.0
 
   @property
   def parts(self) -> dict[str, tuple[str, float]]:
@@ -71,6 +76,10 @@ class Trial:
              f'{gib(self.peak_memory_bytes)} GiB on {self.device}:']
     lines += [f'  {name:12}{_time(seconds):>10}  {how}'.rstrip()
               for name, (how, seconds) in self.parts.items()]
+    if self.waiting > _BUSY:
+      lines.append(
+          'The machine is busy: the trial waited for a CPU during '
+          f'{self.waiting:.0%} of its time. Alone, the run is faster.')
     return '\n'.join(lines)
 
 
@@ -92,17 +101,20 @@ def measure(experiment: Experiment) -> Trial:
         contextlib.closing(Trainer(dataclasses.replace(
             experiment, folder=pathlib.Path(folder)))) as trainer):
     trainer.compile()
+    before = machine.cpu_times()
     with signals.interrupting():
       tried, step_seconds = _train(trainer, min(STEPS, t.steps))
       val, test = (trainer.data.splits[name] for name in ('val', 'test'))
       size = trainer.program.sizes.eval_batch
       batch_seconds = _validate(trainer, size)
+    ran, waited = (max(0.0, now - then) for now, then in zip(
+        machine.cpu_times(), before, strict=True))
     return Trial(
         tried, t.steps, step_seconds, batch_seconds,
         -(-t.steps // t.eval_every) if len(val) else 0,
         -(-len(val) // size), -(-len(test) // size),
         trainer.counters.compile_seconds, machine.peak_memory(),
-        machine.device_name())
+        machine.device_name(), waited and waited / (ran + waited))
 
 
 def _train(trainer, most):

@@ -11,12 +11,14 @@ import pathlib
 import re
 import sys
 import types
+from collections.abc import Collection
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from lra import files, paths
 from lra.config.fields import FIELDS
+from lra.config.synonyms import FIELD_OF
 from lra.errors import UserError, explained, meant
 from lra.experiment import check
 from lra.system import signals
@@ -137,10 +139,9 @@ def _check_change(name, value, names):
   section = [n for n in names if n.startswith(f'{name}.')]
   if section:
     return _check_section(name, value, section)
-  known = [n for n in names if n.rpartition('.')[0] == name.rpartition('.')[0]]
-  close = _meant(name, known) or _meant(name, names)
+  close = likeliest(name, names)
   hint = (f'did you mean config.{close}?' if close else
-          f'there are {", ".join(sorted(known or names))}.')
+          f'there are {", ".join(sorted(_group(name, names) or names))}.')
   raise UserError(f'--config.{name} changes no field of the config: {hint}')
 
 
@@ -157,6 +158,28 @@ def _check_section(name, value, section):
         f'--config.{name}={value} would replace all of config.{name}, and '
         f'config.{missing[0]} is missing: change single fields, as in '
         f'--config.{missing[0]}=...')
+
+
+def likeliest(name: str, names: Collection[str]) -> str:
+  """Returns the field that a wrong name is likeliest to mean, or ''.
+
+  A name of other programs (`lra.config.synonyms`) comes first if no field has
+  it, then the fields of the same group, then all others.
+
+  Args:
+    name: the wrong name, such as `encoder.depth` or `lr`.
+    names: the dotted names of all fields.
+  """
+  last = name.rpartition('.')[2].lower()
+  taken = any(n.rpartition('.')[2] == last for n in names)
+  if FIELD_OF.get(last) in names and not taken:
+    return FIELD_OF[last]
+  return _meant(name, _group(name, names)) or _meant(name, names)
+
+
+def _group(name, names):
+  """Returns the fields of the group of `name`."""
+  return [n for n in names if n.rpartition('.')[0] == name.rpartition('.')[0]]
 
 
 def _meant(name, names):

@@ -87,10 +87,15 @@ class Line:
   note: str
 
 
-def overview(lines: Sequence[Line]) -> bytes:
+def overview(lines: Sequence[Line], without: Sequence[str] = ()) -> bytes:
   """Draws a line per task and protocol: marks for rows, a bar for the baseline.
 
-  The best row of a line is shown with its name and its interval.
+  The best row of a line is shown with its name and its interval. The bar is on
+  top of the marks, which often have the same accuracy.
+
+  Args:
+    lines: the lines.
+    without: the tasks without a run, which have no line.
   """
   fig = figure.Figure(figsize=(WIDTH, 1.8 + 0.5 * len(lines)),
                       layout='constrained')
@@ -98,7 +103,7 @@ def overview(lines: Sequence[Line]) -> bytes:
   for y, line in enumerate(lines):
     if line.baseline is not None:
       ax.plot([100 * line.baseline] * 2, [y - 0.42, y + 0.42], color=BASELINE,
-              linewidth=3, solid_capstyle='butt')
+              linewidth=2, solid_capstyle='butt', zorder=3)
     first = None if line.best is None else line.marks[line.best]
     # The best row comes first, so it keeps its place.
     marks = sorted(line.marks, key=lambda mark: mark is not first)
@@ -118,9 +123,11 @@ def overview(lines: Sequence[Line]) -> bytes:
       plain(line.name, 60).replace(', ', '\n') for line in lines])
   ax.set_ylim(len(lines) - 0.4, -0.7)
   ax.set_xlim(0, 100)
+  none = without and '\n' + textwrap.fill(
+      f'no run yet: {", ".join(without)}', _LETTERS)
   ax.set_xlabel('test accuracy, %\n(each line names its best row within 110% '
-                'of the\nTransformer\'s parameters)')
-  ax.plot([], [], color=BASELINE, linewidth=3, label='baseline')
+                f'of the\nTransformer\'s parameters){none or ""}')
+  ax.plot([], [], color=BASELINE, linewidth=2, label='baseline')
   name_families(ax, [mark for line in lines for mark in line.marks], _ALPHA)
   legend(fig, 4)
   return saved(fig, 'svg')

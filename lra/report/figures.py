@@ -54,11 +54,11 @@ def overview(boards: Sequence[TaskBoard]) -> list[Figure]:
   """Returns the figure of the full tasks, if one has a row."""
   if not any(board.rows for board in boards if board.task.group == 'full'):
     return []
-  lines = [line for board in full(boards) if board.baselines or board.finished
-           for line in _lines(board)]
+  lines = [line for board in full(boards) for line in _lines(board)]
+  none = [board.task.title for board in full(boards) if not board.finished]
   return [Figure(
       OVERVIEW, 'test accuracies and the baseline of each full task',
-      'overview', (lines,))]
+      'overview', (lines, none))]
 
 
 def task_figures(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
@@ -216,9 +216,9 @@ def _lines(board):
   found = [(f'{board.task.title}, {key.protocol}',
             [row for row in members if row.finished])
            for key, members in board.tables().items() if not key.departs]
-  found = [(name, rows) for name, rows in found if rows] or [
-      (f'{board.task.title}, no run', [])]
   for name, rows in found:
+    if not rows:
+      continue
     first = best(rows)
     place = next((i for i, row in enumerate(rows) if row is first), None)
     better = first is None or first.baseline is None or (

@@ -84,8 +84,12 @@ def name(ax: axes.Axes, points: Sequence[tuple[float, float]],
 
 
 def cross(ax: axes.Axes, x: float, y: float, name: str) -> None:
-  """Draws lines through the mark of a reference, and writes its name on top."""
+  """Draws lines through the mark of a reference, and writes its name on top.
+
+  The name is on the left of its line: names of the front may begin there.
+  """
   for line, place in ((ax.axvline, x), (ax.axhline, y)):
     line(place, color=BASELINE, linestyle=':', linewidth=1, zorder=0.8)
-  ax.annotate(name, (x, 1), xycoords=('data', 'axes fraction'),
-              fontsize=_SIZE, ha='center', va='bottom')
+  ax.annotate(name, (x, 1), (-_GAP, 0), xycoords=('data', 'axes fraction'),
+              textcoords='offset points', fontsize=_SIZE, ha='right',
+              va='bottom')

@@ -171,6 +171,22 @@ def cpu_count() -> int:
       os, 'sched_getaffinity') else os.cpu_count()
 
 
+def cpu_times() -> tuple[float, float]:
+  """Returns the seconds that threads of this process ran, and waited for a CPU.
+
+  A thread waits if it could run but other threads use the CPUs. Ended threads
+  do not count. Both times are 0 if the system does not tell them, as on macOS.
+  """
+  ran = waited = 0
+  for path in pathlib.Path('/proc/self/task').glob('*/schedstat'):
+    try:
+      of_thread = [int(word) for word in path.read_text().split()]
+    except OSError:  # the thread has ended
+      continue
+    ran, waited = ran + of_thread[0], waited + of_thread[1]
+  return ran / 1e9, waited / 1e9
+
+
 def memory() -> int:
   """Returns the bytes of memory that this process may use, as far as known."""
   limits = [os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')]

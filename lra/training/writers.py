@@ -6,12 +6,15 @@ exactly these. So each point is there once after any stop or kill, even if the
 run began without the writer.
 """
 
+import contextlib
 import csv
 import importlib.util
 import io
+import logging
 import os
 import pathlib
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -20,6 +23,7 @@ from lra.config import identity
 from lra.errors import UserError, choose
 from lra.system.terminal import say
 
+_LONGEST = 300  # most characters of an error of another library
 Point = Mapping[str, Any]  # `step`, `split` and numbers
 
 
@@ -128,21 +132,53 @@ class TensorBoard(Writer):
     return self._files[split]
 
 
-class WeightsAndBiases(Writer):
-  """Writes a run of wandb and resumes it after a stop; `wandb.json` has its id.
+class _Tracker(Writer):
+  """Sends points to a tracker of runs and resumes its run after a stop.
 
-  Points sent to wandb cannot be taken back. So `wandb.json` counts each point
-  just before it is sent, and none is sent twice. wandb is a separate process: a
-  `kill -9` loses the points of the last second or so, not written yet.
+  Points cannot be taken back. So a file, such as `wandb.json`, has the run's id
+  and counts each point just before it is sent, and none is sent twice.
   """
+  file: str
 
   def __init__(self, folder: pathlib.Path, config: dict,
                points: Sequence[Point]):
-    import wandb
-    self._path = folder / 'wandb.json'
+    self._path = folder / self.file
     kept = files.read_json(self._path)
-    self._kept = kept if _is_kept(kept) else {
-        'id': secrets.token_hex(4), 'points': 0}
+    self._kept = kept if _is_kept(kept) else {'id': '', 'points': 0}
+    self._number = 0
+    self._begin(folder, config)
+    for point in points:
+      self.write(point)
+
+  def write(self, point: Point) -> None:
+    self._number += 1
+    if self._number <= self._kept['points']:
+      return
+    self._kept['points'] = self._number
+    files.write_json(self._path, self._kept)
+    self._send(point, {f'{point["split"]}/{name}': value
+                       for name, value in _numbers(point).items()})
+
+  def _begin(self, folder, config):
+    """Starts the run, or resumes that of the id; sets the id."""
+    raise NotImplementedError
+
+  def _send(self, point, named):
+    """Sends the numbers of a point, which have their split in their names."""
+    raise NotImplementedError
+
+
+class WeightsAndBiases(_Tracker):
+  """Writes a run of wandb; see `_Tracker`.
+
+  wandb is a separate process: a `kill -9` loses the points of the last second
+  or so, not written yet.
+  """
+  file = 'wandb.json'
+
+  def _begin(self, folder, config):
+    import wandb
+    self._kept['id'] = self._kept['id'] or secrets.token_hex(4)
     try:
       self._run = wandb.init(
           dir=folder, id=self._kept['id'], resume='allow', config=config,
@@ -161,23 +197,76 @@ class WeightsAndBiases(Writer):
     # points.
     self._run.define_metric('step')
     self._run.define_metric('*', step_metric='step')
-    self._number = 0
-    for point in points:
-      self.write(point)
 
-  def write(self, point: Point) -> None:
-    self._number += 1
-    if self._number <= self._kept['points']:
-      return
-    self._kept['points'] = self._number
-    files.write_json(self._path, self._kept)
-    named = {f'{point["split"]}/{name}': value
-             for name, value in _numbers(point).items()}
+  def _send(self, point, named):
     self._run.log({'step': point['step'], **named}, step=self._number,
                   commit=True)
 
   def close(self) -> None:
     self._run.finish()
+
+
+class MLflow(_Tracker):
+  """Writes a run of MLflow; see `_Tracker`.
+
+  MLFLOW_TRACKING_URI names its server or database; by default it is mlflow.db
+  in the current folder. If the server fails later on, the run goes on, and the
+  points that are missing are sent at its end.
+  """
+  file = 'mlflow.json'
+
+  def _begin(self, folder, config):
+    for name in ('mlflow', 'alembic'):
+      logging.getLogger(name).setLevel(logging.ERROR)
+    # By default, MLflow tries for minutes to reach a server.
+    os.environ.setdefault('MLFLOW_HTTP_REQUEST_MAX_RETRIES', '2')
+    from mlflow import MlflowClient
+    from mlflow.entities import Param
+    from mlflow.exceptions import MlflowException
+    self._failure, self._waiting = MlflowException, []
+    try:
+      self._client = MlflowClient()
+      if self._kept['id']:
+        self._client.update_run(self._kept['id'], status='RUNNING')
+        return
+      name = os.environ.get('MLFLOW_EXPERIMENT_NAME', 'lra')
+      there = self._client.get_experiment_by_name(name)
+      self._kept['id'] = self._client.create_run(
+          there.experiment_id if there else self._client.create_experiment(
+              name), tags={'task': config['task']},
+          run_name=f'{config["model"]["name"]} {identity.run_name(config)}',
+          ).info.run_id
+      files.write_json(self._path, self._kept)
+      self._client.log_batch(self._kept['id'], params=[
+          Param(name, str(value)) for name, value in identity.flatten(
+              config).items()])
+    except (MlflowException, ImportError, OSError) as e:
+      raise UserError(
+          f'mlflow cannot start ({" ".join(str(e).split())[:_LONGEST]}): set '
+          'MLFLOW_TRACKING_URI to a server or database that can be reached, or '
+          'leave out --log=mlflow.') from e
+
+  def _send(self, point, named):
+    from mlflow.entities import Metric
+    now = int(1000 * time.time())
+    self._waiting.append([Metric(name, value, now, point['step'])
+                          for name, value in named.items()])
+    if len(self._waiting) == 1:
+      self._flush()
+
+  def _flush(self):
+    try:
+      while self._waiting:
+        self._client.log_batch(self._kept['id'], metrics=self._waiting[0])
+        del self._waiting[0]
+    except self._failure as e:
+      say('mlflow does not answer; the points that are missing are sent at the '
+          f'end of the run ({" ".join(str(e).split())[:_LONGEST]}).')
+
+  def close(self) -> None:
+    self._flush()
+    with contextlib.suppress(self._failure):
+      self._client.set_terminated(self._kept['id'])
 
 
 def _numbers(point):
@@ -192,8 +281,10 @@ def _is_kept(value):
 
 
 WRITERS: dict[str, type[Writer]] = {
-    'csv': CsvFile, 'tensorboard': TensorBoard, 'wandb': WeightsAndBiases}
-_LIBRARIES = {'tensorboard': 'tensorboardX', 'wandb': 'wandb'}
+    'csv': CsvFile, 'tensorboard': TensorBoard, 'wandb': WeightsAndBiases,
+    'mlflow': MLflow}
+_LIBRARIES = {
+    'tensorboard': 'tensorboardX', 'wandb': 'wandb', 'mlflow': 'mlflow'}
 
 
 def check(names: Sequence[str]) -> None:
@@ -218,7 +309,8 @@ def make(names: Sequence[str], folder: pathlib.Path, config: dict,
   check(names)
   made = []
   try:
-    for name in dict.fromkeys(names):
+    # Trackers come first: one that refuses to start leaves no new file.
+    for name in reversed([known for known in WRITERS if known in names]):
       made.append(WRITERS[name](folder, config, points))
   except BaseException as e:
     for writer in made:

@@ -21,6 +21,13 @@ def test_a_flag_of_another_command_gets_its_name(
   commands.assert_one_sentence(done, flag, f'{named} ')
 
 
+@pytest.mark.parametrize('flag, field', [
+    ('lr', 'train.learning_rate'), ('batch_size', 'train.batch_size')])
+def test_a_flag_that_is_a_field_gets_the_field(flag, field):
+  done = commands.run('run_lra', f'--{flag}=1')
+  commands.assert_one_sentence(done, f"'{flag}'", f'--config.{field}')
+
+
 def test_each_flag_has_a_command():
   assert options.TRIAL.name == 'trial'  # the flags of training are defined
   assert elsewhere._command('describe') == 'data'
@@ -37,7 +44,8 @@ def test_a_word_chooses_the_command(word, module, monkeypatch):
   seen = []
   for name in ('main', 'run'):
     if hasattr(made, name):
-      monkeypatch.setattr(made, name, lambda *_: seen.append([*sys.argv]) or 0)
+      monkeypatch.setattr(
+          made, name, lambda *_, **__: seen.append([*sys.argv]) or 0)
   monkeypatch.setattr('lra.system.signals.listen', lambda: None)
   monkeypatch.setattr('lra.system.streams.keep', lambda: None)
   monkeypatch.setattr(sys, 'argv', ['lra', word, '--task=text'])

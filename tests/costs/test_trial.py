@@ -67,6 +67,13 @@ def test_the_estimate_is_the_time_of_all_that_a_run_does(
   assert made.peak_memory_bytes > 2**20 and f'{tried} of' not in str(made)
 
 
+@pytest.mark.parametrize('waiting, busy', [(0.5, True), (0.1, False)])
+def test_an_estimate_on_a_busy_machine_tells_so(waiting, busy):
+  made = trial.Trial(1, 9, 1.0, 1.0, 1, 1, 1, 1.0, 2**30, 'cpu', waiting)
+  assert ('50%' in str(made)) == busy
+  assert len(str(made).splitlines()) == 5 + busy
+
+
 @pytest.mark.full
 def test_a_run_without_validation_is_tried(mini_data, tmp_path, monkeypatch):
   _timed(monkeypatch, 2, 3)

@@ -110,6 +110,26 @@ def test_where_a_set_is_made_is_said(few, tmp_path, monkeypatch, capsys):
   assert not said(capsys)
 
 
+@pytest.mark.parametrize('task, source, long', [
+    ('pathx', None, True), ('pathx', OFFICIAL, False),
+    ('pathfinder', None, False)])
+def test_hours_of_drawing_are_announced(
+    task, source, long, tmp_path, monkeypatch, capsys):
+  class Begun(Exception):
+    pass
+
+  def begin(builder):
+    raise Begun
+
+  monkeypatch.setattr(
+      data_prep.pathfinder.Pathfinder, 'download_and_prepare', begin)
+  monkeypatch.setattr(
+      data_prep.pathfinder.Pathfinder, 'identify_source', lambda _: None)
+  with pytest.raises(Begun):
+    data_prep.prepare(task, tmp_path, source)
+  assert (' hours on ' in capsys.readouterr().err) == long
+
+
 def test_that_a_set_is_made_again_is_said(few, tmp_path, monkeypatch, capsys):
   path = data_prep.prepare('listops', tmp_path)
   said(capsys)

@@ -58,12 +58,12 @@ def links(path):
   """Returns (file, anchor) of each local link of a document.
 
   The file is '' if the document links to itself. The anchor is '' if the link
-  has none. Links to GitHub's page of workflows lead to no file.
+  has none. GitHub's pages of workflows and deployments are no files.
   """
   text = re.sub(r'^```.*?^```$', '', read(path), flags=re.DOTALL | re.MULTILINE)
   return [tuple((target + '#').split('#')[:2]) for target in re.findall(
       r'\]\(<?([^)\s>]+)>?\)', text)
-          if not re.match(r'\w+:|\.\./\.\./actions/', target)]
+          if not re.match(r'\w+:|\.\./\.\./(actions|deployments)/', target)]
 
 
 def anchors(path):

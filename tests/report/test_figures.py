@@ -255,13 +255,23 @@ def test_marks_of_one_line_do_not_hide_each_other(board, drawn):
   assert all(abs(y) < 0.5 for _, y in marks)
 
 
+def test_the_baseline_is_on_top_of_the_marks(board, drawn):
+  ax = drawn('overview', [board([make(task='text', right=136)], 'text')])
+  baseline, *marks = ax.lines
+  assert list(baseline.get_xdata()) == [68, 68]
+  assert all(mark.get_zorder() < baseline.get_zorder() for mark in marks
+             if len(mark.get_xdata()) == 1)
+
+
 def test_a_full_task_without_a_run_says_so(board, drawn, tmp_path):
   found = board([make(task='text')], 'text')
   none = boards_lib.TaskBoard(
       tasks.get('image'), [boards_lib.Baseline('ridge', 0.3, 'how')], [])
   ax = drawn('overview', [found, none])
   assert [tick.get_text() for tick in ax.get_yticklabels()] == [
-      'Text\nsimpletron', 'Image\nno run']
+      'Text\nsimpletron']
+  last = ax.get_xlabel().rpartition('no run yet: ')[2]
+  assert 'Image' in last and 'Pathfinder' in last and 'Text' not in last
 
 
 @pytest.mark.parametrize('right', [132, 140])

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 import jax
 import pytest
@@ -311,3 +312,14 @@ def test_an_accelerator_is_known_without_jax(
   monkeypatch.setattr(
       machine.importlib.util, 'find_spec', lambda name: name in plugins or None)
   assert machine.accelerator(tmp_path) == expected
+
+
+@pytest.mark.skipif(not os.path.exists('/proc/self/schedstat'),
+                    reason='the system does not tell how long threads waited')
+def test_the_time_that_threads_ran_is_that_of_the_clock_of_the_process():
+  (ran, waited), clock = machine.cpu_times(), time.process_time()
+  while time.process_time() < clock + 0.1:
+    pass
+  now = machine.cpu_times()
+  assert now[0] - ran == pytest.approx(time.process_time() - clock, abs=0.05)
+  assert now[1] >= waited

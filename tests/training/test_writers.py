@@ -27,7 +27,7 @@ needs_tensorboardx = pytest.mark.skipif(
 
 def _needs(name):
   library = _READERS[name][1]
-  slow = [pytest.mark.full] if name == 'wandb' else []  # wandb starts a service
+  slow = [pytest.mark.full] if name in _TRACKERS else []
   return pytest.param(name, marks=[*slow, pytest.mark.skipif(
       importlib.util.find_spec(library) is None,
       reason=f'{library} is not installed')])
@@ -128,14 +128,34 @@ def _leveldb(data):
       record = b''
 
 
+def _of_mlflow(folder):
+  """Returns the metrics of the run in MLflow's database."""
+  from mlflow import MlflowClient
+  client = MlflowClient()
+  run = client.get_run(json.loads((folder / 'mlflow.json').read_text())['id'])
+  assert run.info.status == 'FINISHED'
+  return _once(
+      (*name.split('/'), point.step, point.value) for name in run.data.metrics
+      for point in client.get_metric_history(run.info.run_id, name))
+
+
+def _in_order(read):
+  return lambda folder: {(split, step, name): value for
+                         (split, name, step), value in read(folder).items()}
+
+
+_TRACKERS = ('wandb', 'mlflow')  # wandb starts a service; MLflow imports much
 _READERS = {'csv': (_of_csv, 'csv'),
             'tensorboard': (_of_tensorboard, 'tensorboard'),
-            'wandb': (_of_wandb, 'wandb')}
+            'wandb': (_of_wandb, 'wandb'),
+            'mlflow': (_in_order(_of_mlflow), 'mlflow')}
 
 
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch, tmp_path_factory):
   monkeypatch.setenv('WANDB_MODE', 'offline')
+  folder = tmp_path_factory.mktemp('mlflow')
+  monkeypatch.setenv('MLFLOW_TRACKING_URI', f'sqlite:///{folder}/mlflow.db')
   for name in ('WANDB_CONFIG_DIR', 'WANDB_CACHE_DIR', 'WANDB_DATA_DIR'):
     monkeypatch.setenv(name, str(tmp_path_factory.mktemp('wandb')))
 
@@ -186,7 +206,7 @@ def test_each_point_is_there_once_after_stops(name, tmp_path):
   made.log(**_point(6, 'test', accuracy=0.5, other=3))
   made.close()
   found, logged = _READERS[name][0](tmp_path), _logged(tmp_path)
-  if name == 'wandb':  # wandb keeps undone points
+  if name in _TRACKERS:  # they keep undone points
     for key in [k for k in found if k not in logged]:
       assert key[:2] == ('val', 4)
       del found[key]
@@ -225,12 +245,12 @@ def test_a_run_that_is_stopped_and_goes_on(mini_data, tmp_path, monkeypatch):
   assert before == 6
   assert train.train(small.experiment(c, tmp_path), None, names).status == 'ok'
   logged = _logged(tmp_path)
-  measured = ('seconds', 'examples_per_s')  # wandb keeps the first values
+  measured = ('seconds', 'examples_per_s')  # trackers keep the first values
   for name in names:
     found = _READERS[name][0](tmp_path)
     assert found.keys() == logged.keys(), name
     for key, value in found.items():
-      if name != 'wandb' or key[2] not in measured:
+      if name not in _TRACKERS or key[2] not in measured:
         assert value == pytest.approx(logged[key], rel=1e-6), (name, key)
 
 
@@ -309,7 +329,7 @@ def test_numbers_only_are_logged_elsewhere(tmp_path):
 
 
 @pytest.mark.parametrize('name, library', [
-    ('tensorboard', 'tensorboardX'), ('wandb', 'wandb')])
+    ('tensorboard', 'tensorboardX'), ('wandb', 'wandb'), ('mlflow', 'mlflow')])
 def test_a_library_that_is_not_installed_is_named(name, library, monkeypatch):
   find = importlib.util.find_spec
   monkeypatch.setattr(importlib.util, 'find_spec', lambda x: (
@@ -317,6 +337,45 @@ def test_a_library_that_is_not_installed_is_named(name, library, monkeypatch):
   command = re.escape(paths.extra(name))
   with pytest.raises(UserError, match=f'{library}, .*: {command}'):
     writers.check(['csv', name])
+
+
+def test_a_writer_that_refuses_leaves_no_file_of_another(
+    tmp_path, monkeypatch):
+  class Refusing(writers.CsvFile):
+
+    def __init__(self, *_):
+      raise UserError('refused')
+
+  monkeypatch.setitem(writers.WRITERS, 'wandb', Refusing)
+  monkeypatch.setattr(writers, '_LIBRARIES', {})
+  made = rundir.RunDirectory(tmp_path, CONFIG)
+  _log(made, 1)
+  with pytest.raises(UserError, match='refused'):
+    made.log_to(['csv', 'wandb'])
+  assert not (tmp_path / 'metrics.csv').exists()
+
+
+@pytest.mark.full
+@pytest.mark.skipif(importlib.util.find_spec('mlflow') is None,
+                    reason='mlflow is not installed')
+def test_what_mlflow_does_not_take_is_sent_at_the_end(tmp_path, monkeypatch):
+  from mlflow import MlflowClient, exceptions
+  made = rundir.RunDirectory(tmp_path, CONFIG)
+  made.log_to(['mlflow'])
+
+  def refuse(*_, **__):
+    raise exceptions.MlflowException('gone')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(MlflowClient, 'log_batch', refuse)
+    _log(made, 1, 2)
+  _log(made, 3)
+  made.close()
+  assert _READERS['mlflow'][0](tmp_path) == _logged(tmp_path)
+  monkeypatch.setattr(MlflowClient, '__init__', refuse)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
+  with pytest.raises(UserError, match='mlflow cannot start .gone'):
+    made.log_to(['mlflow'])
 
 
 @pytest.mark.skipif(importlib.util.find_spec('wandb') is None,
