@@ -91,17 +91,18 @@ def chain_attention(own_BxLxH: jax.Array, other_BxLxH: jax.Array,
   offsets = pattern.fitting_offsets(L)
   i = np.arange(pattern.block)
   j = np.concatenate([i + o * pattern.block for o in offsets])
-  near_IxK = np.abs(i[:, None] - j) <= pattern.radius
+  near_1x1xIxK = (np.abs(i[:, None] - j) <= pattern.radius)[None, None]
 
   def sequence(own_L, other_L, v_LxDh, mask_L):
-    own_NxI, other_NxI, v_NxIxDh, mask_NxI = (
+    own_ExNxI, other_ExNxI, v_ExNxIxDh, mask_ExNxI = (
         to_blocks(x, pattern.block) for x in (own_L, other_L, v_LxDh, mask_L))
-    other_NxK, v_NxKxDh, mask_NxK = (
-        neighbours(x, offsets) for x in (other_NxI, v_NxIxDh, mask_NxI))
-    logits_NxIxK = nn.leaky_relu(
-        own_NxI[..., None] + other_NxK[..., None, :], SLOPE)
-    logits_NxIxK += partials.forbid(mask_NxK[..., None, :] & near_IxK)
-    part = partials.weigh(logits_NxIxK, v_NxKxDh)
+    other_ExNxK, v_ExNxKxDh, mask_ExNxK = (
+        neighbours(x, offsets) for x in (other_ExNxI, v_ExNxIxDh, mask_ExNxI))
+    logits_ExNxIxK = nn.leaky_relu(
+        own_ExNxI[..., None] + other_ExNxK[..., None, :], SLOPE)
+    logits_ExNxIxK += partials.forbid(
+        mask_ExNxK[..., None, :] & near_1x1xIxK)
+    part = partials.weigh(logits_ExNxIxK, v_ExNxKxDh)
     return from_blocks(partials.normalise(part), L).astype(v_LxDh.dtype)
 
   def head(own_BxL, other_BxL, v_BxLxDh):
