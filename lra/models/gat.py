@@ -67,8 +67,8 @@ class Mixer(nn.Module):
     o_BxLxHxDh = chain_attention(
         own_BxLxH, other_BxLxH, v_BxLxHxDh, mask_BxL, self.radius)
     bias_D = self.param('bias', nn.initializers.zeros, (D,))
-    o_BxLxD = o_BxLxHxDh.reshape(x_BxLxD.shape) + bias_D.astype(self.dtype)
-    return nn.elu(o_BxLxD)
+    o_BxLxD = o_BxLxHxDh.reshape(x_BxLxD.shape)
+    return nn.elu(o_BxLxD + bias_D.astype(self.dtype)[None, None])
 
 
 def chain_attention(own_BxLxH: jax.Array, other_BxLxH: jax.Array,
