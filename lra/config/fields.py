@@ -181,6 +181,10 @@ FIELDS = {
                       low=0, below=1),
     'train.eps': Field(1e-8, 'Added to the root of the mean squared gradient.',
                        above=0, high=LARGEST),
+    'train.augment': Field(
+        False, 'True mirrors, shifts and scales each training image at random, '
+        'and turns those of Pathfinder; see lra/data/augment.py.',
+        before=False),
     'train.include_val': Field(
         False, 'True adds the validation examples to the training examples; '
         'then there is no validation.'),

@@ -6,7 +6,7 @@ import optax
 
 from data_prep import parts
 from lra import bits
-from lra.data import batches
+from lra.data import augment, batches
 from lra.errors import UserError
 from lra.nn import heads
 from lra.objectives import base
@@ -37,9 +37,17 @@ class Objective(base.Objective):
         pair=settings.head, dtype=dtype))
 
   def batch(self, split, indices, *, seed, step):
-    del seed, step  # nothing is random
-    return batches.gather(split, indices, self.seq_len,
-                          mask_black=self.config.mask_black)
+    return self._examples(split, indices, seed, step)
+
+  def _examples(self, split, indices, seed, step):
+    """Returns `batches.gather`; changes training images if config says so."""
+    black = not self.config.mask_black  # id of a black pixel
+    batch = batches.gather(split, indices, self.seq_len, mask_black=not black)
+    if self.config.train.augment and step >= 0:
+      batch['tokens'] = augment.images(
+          batch['tokens'], augment.CHANGES[self.task.dataset],
+          augment.draw(indices, seed, step), int(black))
+    return batch
 
   def shapes(self, *lead):
     pair = (2,) if self.task.dual else ()

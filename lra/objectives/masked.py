@@ -10,7 +10,6 @@ sequence hides at least one token, so that no batch is without a loss.
 import jax.numpy as jnp
 import numpy as np
 
-from lra.data import batches
 from lra.errors import UserError
 from lra.nn import heads
 from lra.objectives import token_classification
@@ -48,8 +47,7 @@ class Objective(token_classification.Objective):
         encoder=encoder.clone(hides=True), num_classes=self.num_classes)
 
   def batch(self, split, indices, *, seed, step):
-    tokens = batches.gather(split, indices, self.seq_len,
-                            mask_black=self.config.mask_black)['tokens']
+    tokens = self._examples(split, indices, seed, step)['tokens']
     score = np.where(
         tokens > 0, self._drawn(indices, tokens.shape[1:], seed, step), 1)
     share = HIDDEN.get(self.task.dataset, _PIXELS)
