@@ -342,6 +342,7 @@ ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
         'transformer_alibi', 'transformer_t5')},
     'routing': {'scaled': True},
     'synthesizer': {'trainable': True},
+    'transformer_rotary': {'planes': 'head'},
 }
 
 
