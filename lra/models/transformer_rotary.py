@@ -5,9 +5,9 @@ depend on the distance of two tokens. The paper removes the positions that are
 added to the embedding; here they stay as in all models, unless
 `config.encoder.positions` is 'none'.
 
-`planes='alternate'` is the variant in the code of Miralles-Gonzalez et al. 2025,
-arXiv 2501.14850: the pairs of all heads together have falling angles, so the
-first head turns fastest, and every second pair is not turned.
+`planes='alternate'` is the variant in the code of Miralles-Gonzalez et al.
+2025, arXiv 2501.14850: the pairs of all heads together have falling angles, so
+the first head turns fastest, and every second pair is not turned.
 
 Equation: softmax(R(Q) R(K)^T / sqrt(Dh)) V per head, R rotates channel pair i
   of position p by p 10000^(-2i/Dh); then an output projection. `alternate`:
