@@ -185,6 +185,10 @@ FIELDS = {
         False, 'True mirrors, shifts and scales each training image at random, '
         'and turns those of Pathfinder; see lra/data/augment.py.',
         before=False),
+    'train.masked_loss': Field(
+        0.0, 'Weight of a second loss in training: the prediction of all '
+        'tokens, of which 30% are then hidden or replaced. 0 turns it off, and '
+        'no token is changed.', low=0, high=LARGEST, before=0.0),
     'train.include_val': Field(
         False, 'True adds the validation examples to the training examples; '
         'then there is no validation.'),

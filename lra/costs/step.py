@@ -188,6 +188,7 @@ def drawn_batch(made):
   rows = range(micro)[made.rows(micro)]
   lead = t.batch_size // micro, len(rows)
   draw = {'tokens': lambda shape: rng.integers(1, task.vocab_size, shape),
+          'targets': lambda shape: rng.integers(1, task.vocab_size, shape),
           'labels': lambda shape: rng.integers(0, task.num_classes, shape),
           'weights': np.ones,
           'place': lambda shape: np.add.outer(

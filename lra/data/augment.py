@@ -1,10 +1,14 @@
-"""Augments training images: mirrors, turns, shifts and scales them at random.
+"""Augments training inputs: changes images and corrupts tokens at random.
 
 The settings are those of Miralles-Gonzalez et al. 2025, arXiv 2501.14850, and
 of its released code (github.com/pablomiralles22/long-transformers). For Image
 it also draws from the AutoAugment policy of CIFAR-10, which changes colours;
 here images are grey, so that part is left out. Of a changed image each pixel is
-the nearest one of the original, or black outside of it.
+the nearest one of the original, or black outside of it. For texts it also cuts
+a random window, which is left out too.
+
+All random numbers of an example depend on the seed, the step and its own index
+only.
 """
 
 import dataclasses
@@ -12,8 +16,10 @@ import math
 
 import numpy as np
 
-# Ends the seed of the draws, so that other draws of an example differ.
-_STREAM = 1
+# Ends of the seeds of the draws, so that the draws of an example differ.
+_IMAGE, _TOKENS = 1, 2
+# Share of tokens that are corrupted, and of these the share of hidden ones.
+CORRUPTED, HIDDEN = 0.3, 0.67
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,13 +48,9 @@ CHANGES = {
 
 
 def draw(indices, seed: int, step: int) -> np.ndarray:
-  """Returns uniform numbers for the examples of a step, float64 [B, 6].
-
-  The numbers of an example depend on the seed, the step and its own index only.
-  """
+  """Returns uniform numbers for `images`, float64 [B, 6]."""
   return np.stack([
-      np.random.default_rng([seed, 1 + step, int(i), _STREAM]).random(6)
-      for i in indices])
+      rng.random(6) for rng in _generators(indices, seed, step, _IMAGE)])
 
 
 def images(ids_BxL: np.ndarray, change: Change, drawn_Bx6: np.ndarray,
@@ -89,3 +91,30 @@ def images(ids_BxL: np.ndarray, change: Change, drawn_Bx6: np.ndarray,
   return np.where(inside.reshape(ids_BxL.shape),
                   np.take_along_axis(ids_BxL, at_BxL, axis=1),
                   ids_BxL.dtype.type(black))
+
+
+def corrupted(ids_BxL: np.ndarray, vocab_size: int, indices, seed: int,
+              step: int) -> np.ndarray:
+  """Returns ids of which a share is hidden (-1) or random, like `ids_BxL`.
+
+  Padding stays. Pairs are [B, 2, L].
+
+  Args:
+    ids_BxL: ids from 1 on; 0 is padding.
+    vocab_size: number of ids, padding included.
+    indices: int [B], of the examples.
+    seed: the run's seed.
+    step: number of the training step, from 0.
+  """
+  shape, made = ids_BxL.shape[1:], []
+  for rng in _generators(indices, seed, step, _TOKENS):
+    score, other = rng.random(shape), rng.integers(1, vocab_size, shape)
+    made.append(np.where(score < CORRUPTED * HIDDEN, -1, other)
+                * (score < CORRUPTED))
+  new_BxL = np.stack(made).astype(ids_BxL.dtype)
+  return np.where((new_BxL != 0) & (ids_BxL > 0), new_BxL, ids_BxL)
+
+
+def _generators(indices, seed, step, stream):
+  return [np.random.default_rng([seed, 1 + step, int(i), stream])
+          for i in indices]

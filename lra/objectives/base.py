@@ -79,7 +79,7 @@ class Objective(abc.ABC):
     """Returns the length beyond which all tokens are padding, int32 []."""
     tokens = batch['tokens']
     return jnp.max(jnp.where(
-        tokens > 0, 1 + jnp.arange(tokens.shape[-1], dtype=jnp.int32), 0))
+        tokens != 0, 1 + jnp.arange(tokens.shape[-1], dtype=jnp.int32), 0))
 
   def cut(self, batch, length: int):
     """Returns the batch cut to the first `length` tokens of each sequence."""

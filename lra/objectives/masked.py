@@ -7,7 +7,6 @@ has the embedding 0, which needs no parameter, and pixels are classes. Each
 sequence hides at least one token, so that no batch is without a loss.
 """
 
-import jax.numpy as jnp
 import numpy as np
 
 from lra.errors import UserError
@@ -70,9 +69,6 @@ class Objective(token_classification.Objective):
     return {'tokens': (tokens, np.dtype(np.int16)),
             'labels': (tokens, np.dtype(np.int32)),
             'weights': (tokens, np.dtype(np.float32))}
-
-  def used(self, batch):
-    return super().used({'tokens': jnp.abs(batch['tokens'])})
 
   def count(self, outputs, batch):
     return self.loss(outputs, batch)
