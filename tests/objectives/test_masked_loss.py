@@ -64,10 +64,12 @@ def test_the_corruption_depends_on_seed_step_and_index():
 
 
 def _losses(config):
-  """Returns the program, a training batch, and the loss of each example."""
-  made = small.make(config)
+  """Yields a batch, and of each example: its outputs and its loss.
+
+  The loss is that of this example alone, then that of the whole batch.
+  """
   objective, batch = _batch(config)
-  model = made.model
+  model = experiment.resolve(config).model('float32')
   variables = quick_jit(functools.partial(model.init, train=False))(
       jax.random.key(0), batch['tokens'])
 
@@ -105,15 +107,15 @@ def test_the_loss_is_the_sum_of_both():
   assert both['weight'] == 2
 
 
-@pytest.mark.parametrize('task', [
-    'text_mini', mixer_oracle.full('image_mini')])
+@pytest.mark.full
+@pytest.mark.parametrize('task', ['text_mini', 'image_mini'])
 def test_evaluation_and_its_first_parameters_are_those_without(task):
   """The decoder adds parameters, and changes no other and no class score."""
   found = []
   for weight in (0.0, 1.0):
-    made = small.make(_config(task, weight))
-    ids = jnp.asarray(small.batch(made.experiment.task, 3, LENGTH)['tokens'])
-    model = made.model
+    made = experiment.resolve(_config(task, weight))
+    ids = jnp.asarray(small.batch(made.task, 3, LENGTH)['tokens'])
+    model = made.model('float32')
     variables = quick_jit(functools.partial(model.init, train=False))(
         jax.random.key(0), ids)
     params = dict(variables['params'])
