@@ -28,7 +28,8 @@ class Objective(abc.ABC):
     task: the task of the config.
     seq_len: L, tokens per sequence without CLS.
     sums: names of further sums that `loss` returns.
-    of_tokens: names of the arrays with tokens on their last axis.
+    of_tokens: names of the arrays with tokens on their last axis; a batch may
+      lack some of them.
     supervised: whether the labels are those of the task, so that its baselines
       compare.
   """
@@ -84,7 +85,8 @@ class Objective(abc.ABC):
   def cut(self, batch, length: int):
     """Returns the batch cut to the first `length` tokens of each sequence."""
     return {**batch, **{
-        name: batch[name][..., :length] for name in self.of_tokens}}
+        name: batch[name][..., :length] for name in self.of_tokens
+        if name in batch}}
 
   @abc.abstractmethod
   def loss(self, outputs, batch) -> dict[str, Any]:

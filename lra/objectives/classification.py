@@ -26,11 +26,7 @@ class Objective(base.Objective):
   targets. Evaluation scores the classes of unchanged tokens.
   """
   sums = ('loss', 'correct')
-
-  @property
-  def of_tokens(self):
-    return ('tokens', 'targets') if self.config.train.masked_loss else (
-        'tokens',)
+  of_tokens = ('tokens', 'targets')
 
   def check(self, encoder):
     if self.task.probe:
@@ -73,7 +69,8 @@ class Objective(base.Objective):
 
   def shapes(self, *lead):
     tokens = (*lead, *((2,) if self.task.dual else ()), self.seq_len)
-    return {**{name: (tokens, np.dtype(np.int16)) for name in self.of_tokens},
+    names = self.of_tokens if self.config.train.masked_loss else ('tokens',)
+    return {**{name: (tokens, np.dtype(np.int16)) for name in names},
             'labels': (lead, np.dtype(np.int32)),
             'weights': (lead, np.dtype(np.float32))}
 
