@@ -9,7 +9,8 @@ Arena from scratch at the benchmark's sizes, without dropout and with mean
 pooling. Their learning rates are constant after 2,000 to 5,000 warm-up steps:
 1e-4 on ListOps, 5e-4 on Text, Retrieval and Pathfinder, 1e-3 on Image.
 Miralles-Gonzalez et al. 2025 (arXiv 2501.14850) take 80 to 160 channels, 4 to 8
-layers, and a separate trick for each task.
+layers, and a separate trick for each task: see `config.train.augment`. Their
+rotation is `--config.model.planes=alternate`.
 """
 
 from configs import base

@@ -181,6 +181,14 @@ FIELDS = {
                       low=0, below=1),
     'train.eps': Field(1e-8, 'Added to the root of the mean squared gradient.',
                        above=0, high=LARGEST),
+    'train.augment': Field(
+        False, 'True mirrors, shifts and scales each training image at random, '
+        'and turns those of Pathfinder; see lra/data/augment.py.',
+        before=False),
+    'train.masked_loss': Field(
+        0.0, 'Weight of a second loss in training: the prediction of all '
+        'tokens, of which 30% are then hidden or replaced. 0 turns it off, and '
+        'no token is changed.', low=0, high=LARGEST, before=0.0),
     'train.include_val': Field(
         False, 'True adds the validation examples to the training examples; '
         'then there is no validation.'),
@@ -338,6 +346,7 @@ ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
         'transformer_alibi', 'transformer_t5')},
     'routing': {'scaled': True},
     'synthesizer': {'trainable': True},
+    'transformer_rotary': {'planes': 'head'},
 }
 
 

@@ -10,6 +10,7 @@ import time
 import jax
 import numpy as np
 
+from lra.experiment.experiment import resolve
 from lra.system import machine
 from lra.system.terminal import bar
 from lra.training import program, provenance
@@ -157,6 +158,28 @@ def measure_drawn(experiment, *, steps: int) -> dict:
       'peak_memory_bytes': machine.peak_memory()}
 
 
+def drawn_step(config):
+  """Compiles the training step of a config for one device and random tokens.
+
+  Returns:
+    (a function, bytes). The function makes one step on the same batch of full
+    length and returns its seconds. The bytes are those that the step needs
+    besides its arguments.
+  """
+  made = program.make(resolve(config), jax.devices()[:1])
+  compiled, given = made.compile_train(), made.put_given()
+  data, state = drawn_batch(made), made.init()
+
+  def step():
+    nonlocal state
+    start = time.perf_counter()
+    state, done = compiled(state, data, given)
+    jax.block_until_ready(done)
+    return time.perf_counter() - start
+
+  return step, compiled.memory_analysis().temp_size_in_bytes
+
+
 def drawn_batch(made):
   """Makes a random batch of this process: no padding, all weights 1."""
   t, task = made.config.train, made.objective.task
@@ -165,6 +188,7 @@ def drawn_batch(made):
   rows = range(micro)[made.rows(micro)]
   lead = t.batch_size // micro, len(rows)
   draw = {'tokens': lambda shape: rng.integers(1, task.vocab_size, shape),
+          'targets': lambda shape: rng.integers(1, task.vocab_size, shape),
           'labels': lambda shape: rng.integers(0, task.num_classes, shape),
           'weights': np.ones,
           'place': lambda shape: np.add.outer(

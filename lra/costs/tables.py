@@ -8,7 +8,6 @@ import importlib
 import pathlib
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,13 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from lra import files
-from lra.costs.step import drawn_batch
-from lra.experiment.experiment import make_mixer, resolve
+from lra.costs.step import drawn_step
+from lra.experiment.experiment import make_mixer
 from lra.formats import NONE, quantity
 from lra.report import catalogue
 from lra.report.markdown import code, table
 from lra.system import machine
-from lra.training import program
 
 LENGTHS = (4096, 8192)
 WIDTH, HEADS = 128, 4
@@ -204,19 +202,7 @@ def _training_step(name, batch, length, width):
   config.encoder.update(
       {'num_layers': 2, 'width': width, 'mlp_width': 4 * width})
   config.train.batch_size = config.train.microbatch_size = batch
-  made = program.make(resolve(config), jax.devices()[:1])
-  compiled, given = made.compile_train(), made.put_given()
-  data = drawn_batch(made)
-  state = made.init()
-
-  def step():
-    nonlocal state
-    start = time.perf_counter()
-    state, done = compiled(state, data, given)
-    jax.block_until_ready(done)
-    return time.perf_counter() - start
-
-  return step, temporary_bytes(compiled)
+  return drawn_step(config)
 
 
 def _say(message):

@@ -210,6 +210,18 @@ def _check_task(config):
     raise UserError(
         f'config.encoder.inputs=values means nothing to {task.name}, which has '
         'no pixels: set it to ids.')
+  if config.train.masked_loss and config.objective != 'classification':
+    raise UserError(
+        f'config.train.masked_loss={config.train.masked_loss} means nothing to '
+        f'config.objective={config.objective}: set it to 0.')
+  if config.train.augment and not task.image:
+    raise UserError(
+        f'config.train.augment=True means nothing to {task.name}, which has no '
+        'images: set it to False.')
+  if config.train.augment and L not in (0, task.seq_len):
+    raise UserError(
+        f'config.seq_len={L} is not possible with config.train.augment=True, '
+        'which needs whole images: set it to 0.')
   if task.probe and L not in (0, task.seq_len):
     raise UserError(
         f'config.seq_len={L} is not possible: {task.name} queries tokens '

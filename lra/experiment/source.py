@@ -36,6 +36,7 @@ def _first_phase(config):
   made = config.copy_and_resolve_references()
   phase = made.pretrain
   made.objective, made.init_source = phase.objective, ''
+  made.train.masked_loss = FIELDS['train.masked_loss'].default
   made.train.steps = phase.steps or made.train.steps
   if phase.learning_rate >= 0:
     made.train.learning_rate = phase.learning_rate

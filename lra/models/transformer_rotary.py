@@ -5,12 +5,19 @@ depend on the distance of two tokens. The paper removes the positions that are
 added to the embedding; here they stay as in all models, unless
 `config.encoder.positions` is 'none'.
 
+`planes='alternate'` is the variant in the code of Miralles-Gonzalez et al.
+2025, arXiv 2501.14850: the pairs of all heads together have falling angles, so
+the first head turns fastest, and every second pair is not turned.
+
 Equation: softmax(R(Q) R(K)^T / sqrt(Dh)) V per head, R rotates channel pair i
-  of position p by p 10000^(-2i/Dh); then an output projection
+  of position p by p 10000^(-2i/Dh); then an output projection. `alternate`:
+  pair i of head h by p 10000^(-2m/D) if m = h Dh / 2 + i is odd, else by 0
 Source: Su et al. 2021, arXiv 2104.09864, eq. 16
 """
 
+from lra.config import fields
 from lra.models import transformer
+from lra.nn import rotary
 from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'dense'
@@ -22,6 +29,21 @@ KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 class Mixer(RotaryMixer, transformer.Mixer):
   """Rotary softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `transformer.Mixer`.
+  Attributes: those of `transformer.Mixer`, and
+    planes: which pairs of channels are turned, and how fast. `head` turns those
+      of each head alike; `alternate` turns every second pair.
   """
   rotary: bool = True
+  planes: str = fields.argument('head', choices=('head', 'alternate'))
+
+  def turn(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh):
+    """Rotates queries and keys; returns the values unchanged."""
+    alternate = self.rotary and self.planes == 'alternate'
+    if not alternate or q_BxLxHxDh.shape[-1] % 2:  # `super` refuses odd widths
+      return super().turn(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh)
+    _, L, H, Dh = q_BxLxHxDh.shape
+    angle_LxE = rotary.angles(L, H * Dh)
+    angle_LxE[:, ::2] = 0
+    angle_LxHxP = angle_LxE.reshape(L, H, Dh // 2)
+    return (rotary.rotate_by(q_BxLxHxDh, angle_LxHxP),
+            rotary.rotate_by(k_BxLxHxDh, angle_LxHxP), v_BxLxHxDh)

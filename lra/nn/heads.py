@@ -80,12 +80,22 @@ class ClassifierHead(nn.Module):
 
 
 class Classifier(nn.Module):
-  """Maps sequences or pairs to class scores: an encoder and a head."""
+  """Maps sequences or pairs to class scores: an encoder and a head.
+
+  Attributes:
+    encoder, head: these two.
+    decoder: maps [R, L, D] to scores of each token, for a second loss in
+      training; None if there is no such loss.
+  """
   encoder: Encoder
   head: ClassifierHead
+  decoder: nn.Module | None = None
 
   def __call__(self, inputs, *, train: bool):
     """Returns float32 [B, C]; `train` turns dropout on.
+
+    In training with a decoder, it returns a pair: that array, and the scores of
+    each token, float32 [B, L, V] (pairs: [B, 2, L, V]).
 
     Inputs are ids [B, L], or pairs of them [B, 2, L]; or continuous values with
     one more axis, float [B, L, V] or [B, 2, L, V].
@@ -94,7 +104,12 @@ class Classifier(nn.Module):
     pairs = inputs.ndim == lead + 2
     flat = inputs.reshape(-1, *inputs.shape[-lead:])
     x_RxNxD, mask_RxN = self.encoder(flat, train=train)
-    return self.head(x_RxNxD, mask_RxN, pairs=pairs)
+    classes = self.head(x_RxNxD, mask_RxN, pairs=pairs)
+    if self.decoder is None or not (train or self.is_initializing()):
+      return classes
+    tokens = self.decoder(x_RxNxD[:, -flat.shape[1]:])
+    return (classes, tokens.reshape(
+        *inputs.shape[:inputs.ndim - lead + 1], -1)) if train else classes
 
 
 class TokenClassifier(nn.Module):

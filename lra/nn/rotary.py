@@ -35,8 +35,15 @@ def rotate(x_BxLxHxW: jax.Array, base: float = BASE) -> jax.Array:
     ValueError: the width W is odd.
   """
   length, width = x_BxLxHxW.shape[1], x_BxLxHxW.shape[3]
-  angle_1xLx1xP = angles(length, width, base)[None, :, None]
-  cos, sin = (jnp.asarray(f(angle_1xLx1xP), jnp.float32) for f in (
+  return rotate_by(x_BxLxHxW, angles(length, width, base)[:, None])
+
+
+def rotate_by(x_BxLxHxW: jax.Array, angle_LxHxP: np.ndarray) -> jax.Array:
+  """Rotates channels i and i + P by their angle, P = W / 2, in their dtype.
+
+  Angles are in radians. Their axis H may have size 1, for all heads.
+  """
+  cos, sin = (jnp.asarray(f(angle_LxHxP)[None], jnp.float32) for f in (
       np.cos, np.sin))
   a, b = jnp.split(x_BxLxHxW.astype(jnp.float32), 2, axis=-1)
   turned = jnp.concatenate([a * cos - b * sin, a * sin + b * cos], -1)

@@ -28,7 +28,8 @@ class Objective(abc.ABC):
     task: the task of the config.
     seq_len: L, tokens per sequence without CLS.
     sums: names of further sums that `loss` returns.
-    of_tokens: names of the arrays with tokens on their last axis.
+    of_tokens: names of the arrays with tokens on their last axis; a batch may
+      lack some of them.
     supervised: whether the labels are those of the task, so that its baselines
       compare.
   """
@@ -79,12 +80,13 @@ class Objective(abc.ABC):
     """Returns the length beyond which all tokens are padding, int32 []."""
     tokens = batch['tokens']
     return jnp.max(jnp.where(
-        tokens > 0, 1 + jnp.arange(tokens.shape[-1], dtype=jnp.int32), 0))
+        tokens != 0, 1 + jnp.arange(tokens.shape[-1], dtype=jnp.int32), 0))
 
   def cut(self, batch, length: int):
     """Returns the batch cut to the first `length` tokens of each sequence."""
     return {**batch, **{
-        name: batch[name][..., :length] for name in self.of_tokens}}
+        name: batch[name][..., :length] for name in self.of_tokens
+        if name in batch}}
 
   @abc.abstractmethod
   def loss(self, outputs, batch) -> dict[str, Any]:

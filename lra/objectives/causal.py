@@ -6,7 +6,6 @@ arXiv 2310.02980. As in `masked`, pixels are classes.
 
 import numpy as np
 
-from lra.data import batches
 from lra.errors import UserError
 from lra.objectives import masked
 
@@ -28,9 +27,7 @@ class Objective(masked.Objective):
           'config.model.direction=causal.')
 
   def batch(self, split, indices, *, seed, step):
-    del seed, step  # nothing is random
-    tokens = batches.gather(split, indices, self.seq_len,
-                            mask_black=self.config.mask_black)['tokens']
+    tokens = self._examples(split, indices, seed, step)['tokens']
     following = np.zeros_like(tokens)
     following[..., :-1] = tokens[..., 1:]
     asked = (following > 0) & (tokens > 0)

@@ -1,12 +1,13 @@
 """Classification of sequences and pairs: cross entropy and accuracy."""
 
+import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 from data_prep import parts
 from lra import bits
-from lra.data import batches
+from lra.data import augment, batches
 from lra.errors import UserError
 from lra.nn import heads
 from lra.objectives import base
@@ -18,8 +19,14 @@ class Objective(base.Objective):
 
   Batches hold tokens int16 [B, L] (pairs: [B, 2, L]), labels int32 [B] and
   weights float32 [B].
+
+  With `config.train.masked_loss` some tokens of a training batch are hidden or
+  replaced, and `targets` are the tokens before, like `tokens`. The loss of an
+  example is then its own plus that number times the mean cross entropy of its
+  targets. Evaluation scores the classes of unchanged tokens.
   """
   sums = ('loss', 'correct')
+  of_tokens = ('tokens', 'targets')
 
   def check(self, encoder):
     if self.task.probe:
@@ -30,26 +37,51 @@ class Objective(base.Objective):
   def model(self, encoder, dtype):
     settings = self.config.encoder
     layers = settings.head_layers or (2 if self.task.dual else 1)
-    return heads.Classifier(encoder=encoder, head=heads.ClassifierHead(
+    head = heads.ClassifierHead(
         num_classes=self.num_classes,
         hidden=tuple(settings.mlp_width // 2**i for i in range(layers)),
         pooling=settings.pooling, mean_over=settings.mean_over,
-        pair=settings.head, dtype=dtype))
+        pair=settings.head, dtype=dtype)
+    if not self.config.train.masked_loss:
+      return heads.Classifier(encoder=encoder, head=head)
+    return heads.Classifier(
+        encoder=encoder.clone(hides=True), head=head,
+        decoder=nn.Dense(self.task.vocab_size - 1, dtype=jnp.float32))
 
   def batch(self, split, indices, *, seed, step):
-    del seed, step  # nothing is random
-    return batches.gather(split, indices, self.seq_len,
-                          mask_black=self.config.mask_black)
+    batch = self._examples(split, indices, seed, step)
+    if self.config.train.masked_loss:
+      batch['targets'] = batch['tokens']
+      if step >= 0:
+        batch['tokens'] = augment.corrupted(
+            batch['targets'], self.task.vocab_size, indices, seed, step)
+    return batch
+
+  def _examples(self, split, indices, seed, step):
+    """Returns `batches.gather`; changes training images if config says so."""
+    black = not self.config.mask_black  # id of a black pixel
+    batch = batches.gather(split, indices, self.seq_len, mask_black=not black)
+    if self.config.train.augment and step >= 0:
+      batch['tokens'] = augment.images(
+          batch['tokens'], augment.CHANGES[self.task.dataset],
+          augment.draw(indices, seed, step), int(black))
+    return batch
 
   def shapes(self, *lead):
-    pair = (2,) if self.task.dual else ()
-    return {'tokens': ((*lead, *pair, self.seq_len), np.dtype(np.int16)),
+    tokens = (*lead, *((2,) if self.task.dual else ()), self.seq_len)
+    names = self.of_tokens if self.config.train.masked_loss else ('tokens',)
+    return {**{name: (tokens, np.dtype(np.int16)) for name in names},
             'labels': (lead, np.dtype(np.int32)),
             'weights': (lead, np.dtype(np.float32))}
 
   def loss(self, outputs, batch):
+    share, more = self.config.train.masked_loss, 0.0
+    if share:
+      outputs, scores = outputs
+      more = share * jnp.sum(
+          batch['weights'] * target_loss(scores, batch['targets']))
     loss, correct = weighted_loss(outputs, batch['labels'], batch['weights'])
-    return {'loss': loss, 'correct': correct,
+    return {'loss': loss + more, 'correct': correct,
             'weight': jnp.sum(batch['weights'])}
 
   def metrics(self, sums):
@@ -71,7 +103,7 @@ class Objective(base.Objective):
     return made(total, float(np.sum(losses)))
 
   def label_entropy(self, train):
-    return entropy(train.labels)
+    return None if self.config.train.masked_loss else entropy(train.labels)
 
   def analysis(self, counts, order, train, test):
     predicted = np.empty(len(order), np.int64)
@@ -98,6 +130,19 @@ def weighted_loss(logits_BxC, labels_B, weights_B):
   correct_B = jnp.argmax(logits_BxC, axis=-1) == labels_B
   return jnp.sum(loss_B * weights_B), jnp.sum(
       correct_B.astype(weights_B.dtype) * weights_B)
+
+
+def target_loss(scores_BxLxC, targets_BxL):
+  """Returns the mean cross entropy of each example's tokens, float32 [B].
+
+  Targets are ids from 1 on, 0 is padding; pairs have one more axis.
+  """
+  keep_BxL = targets_BxL > 0
+  loss_BxL = optax.softmax_cross_entropy_with_integer_labels(
+      scores_BxLxC, jnp.maximum(targets_BxL.astype(jnp.int32) - 1, 0))
+  axes = tuple(range(1, targets_BxL.ndim))
+  return jnp.sum(loss_BxL, axes, where=keep_BxL) / jnp.maximum(
+      jnp.sum(keep_BxL, axes), 1).astype(jnp.float32)
 
 
 def confusion(logits_BxC, batch, num_classes: int):

@@ -7,10 +7,8 @@ has the embedding 0, which needs no parameter, and pixels are classes. Each
 sequence hides at least one token, so that no batch is without a loss.
 """
 
-import jax.numpy as jnp
 import numpy as np
 
-from lra.data import batches
 from lra.errors import UserError
 from lra.nn import heads
 from lra.objectives import token_classification
@@ -48,8 +46,7 @@ class Objective(token_classification.Objective):
         encoder=encoder.clone(hides=True), num_classes=self.num_classes)
 
   def batch(self, split, indices, *, seed, step):
-    tokens = batches.gather(split, indices, self.seq_len,
-                            mask_black=self.config.mask_black)['tokens']
+    tokens = self._examples(split, indices, seed, step)['tokens']
     score = np.where(
         tokens > 0, self._drawn(indices, tokens.shape[1:], seed, step), 1)
     share = HIDDEN.get(self.task.dataset, _PIXELS)
@@ -72,9 +69,6 @@ class Objective(token_classification.Objective):
     return {'tokens': (tokens, np.dtype(np.int16)),
             'labels': (tokens, np.dtype(np.int32)),
             'weights': (tokens, np.dtype(np.float32))}
-
-  def used(self, batch):
-    return super().used({'tokens': jnp.abs(batch['tokens'])})
 
   def count(self, outputs, batch):
     return self.loss(outputs, batch)

@@ -38,6 +38,17 @@ model and Dh the width of a head. M is the number of landmarks, features or \
 the like. The column "kernels" has the values of `config.model.kernel` besides \
 `auto`. A model marked "mixes padding" also mixes the positions of padding, so \
 the amount of padding can change its scores.
+
+Two names of papers are missing because they are no mixers:
+
+* Ghost attention (Touvron et al. 2023, Llama 2, arXiv 2307.09288, section \
+3.3) is a recipe for dialogue data. It adds an instruction to every turn of \
+sampled dialogues, and removes it again from all turns but the first to train \
+on them. The attention itself is unchanged, and our tasks have no turns.
+* Imputer (Chan et al. 2020, arXiv 2002.08926) is a scheme to decode. It fills \
+a sequence in a constant number of steps, and its loss sums over alignments by \
+dynamic programming. Its layers are those of a Transformer, and our tasks \
+generate no sequences.
 """
 _PEERS = """\
 ## Comparison with other implementations

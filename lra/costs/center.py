@@ -1,0 +1,90 @@
+"""Times the attention of the study `center`: full, flash, window and sinks.
+
+`python -m lra.costs.center` writes `studies/center.json` into the results. In
+each round every arm makes a training step, so that other programs slow all of
+them alike. Full attention keeps all its weights in memory (kernel `dense`).
+Flash attention computes them in tiles and recomputes them for the gradient (Dao
+et al. 2022, arXiv 2205.14135); on a CPU this is the kernel `chunked`.
+"""
+
+import argparse
+import datetime
+import pathlib
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from lra import files, paths
+from lra.costs import config_of
+from lra.costs.step import drawn_step
+from lra.system import machine
+from lra.system.terminal import say
+
+# Name of an arm -> its model and the arguments that differ from its config.
+ARMS = {
+    'full': ('transformer', {'kernel': 'dense'}),
+    'flash': ('transformer', {'kernel': 'chunked'}),
+    'sliding window': ('sliding_window', {}),
+    'attention sinks': ('attention_sink', {})}
+TASKS = ('text_mini', 'retrieval_rfc_mini')
+ROUNDS = 20
+
+
+def measure(arms: Mapping[str, tuple[str, Mapping[str, Any]]],
+            tasks: Sequence[str], rounds: int) -> list[dict[str, Any]]:
+  """Times a training step of each arm on each task, without padding.
+
+  Args:
+    arms: name -> (model, changed arguments); the first one is the reference.
+    tasks: names of tasks.
+    rounds: number of steps of each arm, after one to warm up.
+
+  Returns:
+    A row for each task and arm. The ratio is the median over rounds of the time
+    divided by that of the reference in the same round.
+  """
+  rows = []
+  for task in tasks:
+    steps, sizes = {}, {}
+    for arm, (model, changes) in arms.items():
+      config = config_of(model, task)
+      config.dtype = 'float32'
+      config.model.update(changes)
+      steps[arm], sizes[arm] = drawn_step(config)
+      steps[arm]()
+    seconds = [{arm: step() for arm, step in steps.items()}
+               for _ in range(rounds)]
+    first = next(iter(arms))
+    rows += [{
+        'arm': arm, 'task': task,
+        'seconds per step': round(
+            statistics.median(each[arm] for each in seconds), 4),
+        f'time / {first}': round(
+            statistics.median(each[arm] / each[first] for each in seconds), 3),
+        'temporaries (MiB)': round(sizes[arm] / 2**20, 1)} for arm in arms]
+  return rows
+
+
+def main() -> None:
+  """Writes lra/results/studies/center.json."""
+  parser = argparse.ArgumentParser(
+      prog='python -m lra.costs.center', description=main.__doc__)
+  parser.add_argument('--out', type=pathlib.Path,
+                      default=paths.results() / 'studies' / 'center.json')
+  out = parser.parse_args().out
+  state = machine.git_state()
+  files.write_json(out, {
+      'rows': measure(ARMS, TASKS, ROUNDS),
+      'environment': {
+          'device': machine.device_name(), 'jax': jax.__version__,
+          'date': datetime.datetime.now(datetime.UTC).date().isoformat()},
+      'commit': f'{state["git_commit"]}'
+                + ' (modified)' * bool(state['git_dirty']),
+      'command': parser.prog})
+  say(f'wrote {out}')
+
+
+if __name__ == '__main__':
+  main()

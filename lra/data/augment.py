@@ -1,0 +1,120 @@
+"""Augments training inputs: changes images and corrupts tokens at random.
+
+The settings are those of Miralles-Gonzalez et al. 2025, arXiv 2501.14850, and
+of its released code (github.com/pablomiralles22/long-transformers). For Image
+it also draws from the AutoAugment policy of CIFAR-10, which changes colours;
+here images are grey, so that part is left out. Of a changed image each pixel is
+the nearest one of the original, or black outside of it. For texts it also cuts
+a random window, which is left out too.
+
+All random numbers of an example depend on the seed, the step and its own index
+only.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+# Ends of the seeds of the draws, so that the draws of an example differ.
+_IMAGE, _TOKENS = 1, 2
+# Share of tokens that are corrupted, and of these the share of hidden ones.
+CORRUPTED, HIDDEN = 0.3, 0.67
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+  """The range of random changes of one kind of images.
+
+  Attributes:
+    mirror: whether half of the images are mirrored left to right.
+    upend: whether half of the images are mirrored top to bottom.
+    degrees: largest rotation in either direction.
+    shift: largest shift in either direction, as a fraction of the side.
+    scale: (lowest, highest) factor of the size.
+  """
+  mirror: bool = False
+  upend: bool = False
+  degrees: float = 0.0
+  shift: float = 0.0
+  scale: tuple[float, float] = (1.0, 1.0)
+
+
+# Data set -> its changes.
+CHANGES = {
+    'image': Change(mirror=True, shift=0.1, scale=(0.9, 1.1)),
+    'pathfinder': Change(mirror=True, upend=True, degrees=10.0, shift=0.1,
+                         scale=(0.9, 0.9))}
+
+
+def draw(indices, seed: int, step: int) -> np.ndarray:
+  """Returns uniform numbers for `images`, float64 [B, 6]."""
+  return np.stack([
+      rng.random(6) for rng in _generators(indices, seed, step, _IMAGE)])
+
+
+def images(ids_BxL: np.ndarray, change: Change, drawn_Bx6: np.ndarray,
+           black: int) -> np.ndarray:
+  """Returns square images after random changes, in the dtype of the ids.
+
+  Images are mirrored first. Then they are turned and scaled around their
+  centre, and shifted by whole pixels.
+
+  Args:
+    ids_BxL: pixels, row by row.
+    change: the ranges.
+    drawn_Bx6: the result of `draw`. Its columns decide on mirroring, upending,
+      rotation, the shifts to the right and down, and scale.
+    black: id of pixels from outside of the image.
+  """
+  side = math.isqrt(ids_BxL.shape[1])
+  mirror, upend, turn, right, down, scale = drawn_Bx6.T[..., None, None]
+  angle = np.deg2rad(change.degrees) * (2 * turn - 1)
+  reach = change.shift * side
+  low, high = change.scale
+  factor = low + (high - low) * scale
+  # The centres of the pixels of the result, relative to that of the image.
+  middle = np.arange(side) + 0.5 - side / 2
+  x_Bx1xS = middle - np.round(reach * (2 * right - 1))
+  y_BxSx1 = middle[:, None] - np.round(reach * (2 * down - 1))
+  # Where each of them comes from.
+  x_BxSxS = (np.cos(angle) * x_Bx1xS + np.sin(angle) * y_BxSx1) / factor
+  y_BxSxS = (np.cos(angle) * y_BxSx1 - np.sin(angle) * x_Bx1xS) / factor
+  if change.mirror:
+    x_BxSxS = np.where(mirror < 0.5, -x_BxSxS, x_BxSxS)
+  if change.upend:
+    y_BxSxS = np.where(upend < 0.5, -y_BxSxS, y_BxSxS)
+  column, row = (np.floor(a + side / 2).astype(np.int64)
+                 for a in (x_BxSxS, y_BxSxS))
+  inside = (np.minimum(column, row) >= 0) & (np.maximum(column, row) < side)
+  at_BxL = np.where(inside, row * side + column, 0).reshape(ids_BxL.shape)
+  return np.where(inside.reshape(ids_BxL.shape),
+                  np.take_along_axis(ids_BxL, at_BxL, axis=1),
+                  ids_BxL.dtype.type(black))
+
+
+def corrupted(ids_BxL: np.ndarray, vocab_size: int, indices, seed: int,
+              step: int) -> np.ndarray:
+  """Returns ids of which a share is hidden (-1) or random, like `ids_BxL`.
+
+  Padding stays. Pairs are [B, 2, L].
+
+  Args:
+    ids_BxL: ids from 1 on; 0 is padding.
+    vocab_size: number of ids, padding included.
+    indices: int [B], of the examples.
+    seed: the run's seed.
+    step: number of the training step, from 0.
+  """
+  shape, made = ids_BxL.shape[1:], []
+  for rng in _generators(indices, seed, step, _TOKENS):
+    score, other = rng.random(shape), rng.integers(1, vocab_size, shape)
+    made.append(np.where(score < CORRUPTED * HIDDEN, -1, other)
+                * (score < CORRUPTED))
+  new_BxL = np.stack(made).astype(ids_BxL.dtype)
+  return np.where((new_BxL != 0) & (ids_BxL > 0), new_BxL, ids_BxL)
+
+
+def _generators(indices, seed, step, stream):
+  return [np.random.default_rng([seed, 1 + step, int(i), stream])
+          for i in indices]
