@@ -210,6 +210,12 @@ def _check_task(config):
     raise UserError(
         f'config.encoder.inputs=values means nothing to {task.name}, which has '
         'no pixels: set it to ids.')
+  for name in ('tokenizer', 'encoder.vocab_size'):
+    value = config.encoder.vocab_size if '.' in name else config.tokenizer
+    if value and not task.text:
+      raise UserError(f'config.{name}={value} means nothing to {task.name}, '
+                      'which has no texts of one document: leave it out.')
+  paths.local(config.tokenizer, 'config.tokenizer')
   if task.probe and L not in (0, task.seq_len):
     raise UserError(
         f'config.seq_len={L} is not possible: {task.name} queries tokens '
