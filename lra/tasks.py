@@ -61,6 +61,11 @@ class Task:
     """Returns 'full', 'mini' or 'probe': its part of the leaderboard."""
     return 'probe' if self.probe else 'mini' if self.mini else 'full'
 
+  @property
+  def text(self) -> bool:
+    """Returns whether documents are UTF-8, which a tokenizer may split."""
+    return self.dataset in ('text', 'ag_news')
+
   def scaled(self, accuracy: float) -> float:
     """Returns an accuracy on a scale from 0 (guessing a class) to 1.
 
@@ -134,6 +139,7 @@ TASKS = {t.name: t for t in (
          title='Retrieval'),
     Task('retrieval_rfc', 'retrieval', 'rfc', 4000, 257, 2, dual=True,
          title='RFC citations'),
+    Task('ag_news', 'ag_news', 'csv', 1024, 257, 4, title='AG News'),
     Task('image', 'image', 'lra', 1024, 257, 10, image=True, title='Image'),
     Task('image_mini', 'image', 'mini', 256, 257, 10, mini=True, image=True,
          title='Image mini'),

@@ -92,8 +92,8 @@ FIELDS = {
         '', 'A finished run, whose parameters the run starts with: its '
         'directory, a checkpoint in it, or its config, such as '
         'configs/simpletron.py:listops_mini train.steps=2000. {seed} in a path '
-        'stands for the seed; a config has the same seed. Empty means fresh '
-        'parameters.', before=''),
+        'stands for the seed; a config has the same seed. Or the folder of a '
+        'BERT of Hugging Face. Empty means fresh parameters.', before=''),
     'init_rules': Field(
         (), 'With init_from, pairs of a regular expression and a name in the '
         'source. The first expression that matches the whole name of an array '
@@ -102,7 +102,14 @@ FIELDS = {
         before=()),
     'init_source': Field(
         '', 'Set by the program: the hash of the config of init_from, and its '
-        'checkpoint if init_from names one.', before=''),
+        'checkpoint if init_from names one; or the hash of the weights of a '
+        'BERT.', before=''),
+    'tokenizer': Field(
+        '', 'A vocabulary of word pieces: vocab.txt, tokenizer.json or a '
+        'folder with one of them. Empty means that of the BERT in init_from; '
+        'without one, the tokens of a text are its bytes.', before=''),
+    'tokenizer_source': Field(
+        '', 'Set by the program: the hash of the vocabulary.', before=''),
 
     'mesh.data': Field(
         -1, 'Number of devices that share the examples of a microbatch. -1 '
@@ -244,6 +251,12 @@ FIELDS = {
         'pre', 'The place of the norms: before each mixer and MLP and after '
         'the last block (pre), or after each residual sum (post).',
         choices=('pre', 'post'), before='pre'),
+    'encoder.norm_eps': Field(
+        1e-6, 'With norm=layer, the number that is added to the variance.',
+        above=0, high=1, before=1e-6),
+    'encoder.norm_embedding': Field(
+        False, 'True normalises the sum of the embeddings, as BERT does.',
+        before=False),
     'encoder.norm_momentum': Field(
         0.9, 'With norm=batch, the weight of the old running mean in each '
         'training step. Evaluation uses the running means.', low=0, below=1,
@@ -257,6 +270,9 @@ FIELDS = {
         'mlp', 'The part of a block after the mixer: an MLP with GELU (mlp), '
         'a gated MLP with SiLU, known as SwiGLU (glu), or nothing (none).',
         choices=('mlp', 'glu', 'none'), before='mlp'),
+    'encoder.gelu': Field(
+        'tanh', 'How MLPs compute GELU: approximated by tanh, or exact.',
+        choices=('tanh', 'exact'), before='tanh'),
     'encoder.inputs': Field(
         'ids', 'How tokens become vectors: by an embedding table (ids), or by '
         'a layer that reads numbers (values). The numbers are grey levels of '
@@ -285,6 +301,21 @@ FIELDS = {
         'encoder.mlp_width wide, and each further layer is half as wide as the '
         'layer before. 0 means two layers for pairs of documents, else one.',
         low=0, high=20, before=0),
+    'encoder.pooler': Field(
+        False, 'True gives the classifier one layer with tanh, as wide as the '
+        'encoder, and dropout, instead of its hidden layers. BERT calls it the '
+        'pooler.', before=False),
+    'encoder.vocab_size': Field(
+        0, 'Number of token ids, padding included. 0 means that of the task. A '
+        'larger number is for the word pieces of a tokenizer.', low=0,
+        high=2**15 - 1, before=0),
+    'encoder.token_types': Field(
+        0, 'Number of token types. An embedding of the first type is added to '
+        'all tokens. 0 turns it off; BERT has 2.', low=0, high=MANY, before=0),
+    'encoder.max_positions': Field(
+        0, 'With positions=learned, the number of positions in the table, of '
+        'which a sequence uses the first. 0 means the positions of a sequence.',
+        low=0, high=MANY, before=0),
     'encoder.positions': Field(
         'learned', 'Position embeddings. Use none for mixers that encode '
         'positions themselves, such as transformer_rotary.',

@@ -16,7 +16,7 @@ from typing import Any
 from lra.config import fields
 
 # Fields that describe a machine or a repetition, not an experiment.
-MACHINE_FIELDS = ('seed', 'data_dir', 'init_from', 'mesh')
+MACHINE_FIELDS = ('seed', 'data_dir', 'init_from', 'tokenizer', 'mesh')
 # Hardware settings: they change the speed, memory and files of a run, but no
 # score. They are in the hash, since a run resumes with the same ones; rows of
 # the leaderboard do not depend on them.
@@ -25,9 +25,10 @@ FITTING_FIELDS = (
     'train.cpu_microbatch_size', 'train.cpu_eval_batch_size', 'train.lengths',
     'train.log_every', 'train.mixer_std', 'train.checkpoint_minutes',
     'encoder.remat')
-# Fields that a run may change without leaving its protocol: those above, and
-# those that affect the rounding.
-FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel')
+# Fields that a run may change without leaving its protocol: those above, those
+# that affect the rounding, and the vocabulary, which no protocol names.
+FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel',
+               'tokenizer_source')
 
 
 def flatten(config: dict, prefix: str = '') -> dict:
@@ -122,7 +123,8 @@ def without_paths(config: dict) -> dict:
   `init_from` stays if it names a config: then anyone can train that run.
   """
   kept = config.get('init_from', '')
-  public = {'data_dir': '', 'init_from': kept if names_config(kept) else ''}
+  public = {'data_dir': '', 'tokenizer': '',
+            'init_from': kept if names_config(kept) else ''}
   return {**config, **{name: value for name, value in public.items()
                        if name in config}}
 
