@@ -69,34 +69,36 @@ class Pair:
         'time int8 / ' + dtype: round(self.ratios[1], 3),
         'time, quartiles': ' to '.join(
             f'{self.ratios[i]:.3f}' for i in (0, 2)),
-        'batch size': self.trained.fitted[0].sizes.eval_batch}
+        'batch size': self.batch_size}
 
   def text(self) -> str:
     """Returns the comparison in a few lines."""
-    trained = self.trained
-    lines = [f'{trained.config.model.name} on {trained.config.task}, '
-             f'parameters of step {trained.step}',
-             f'  {"":24}{trained.program.dtype:>12}{"int8":>12}']
-    for name, form, values in (
-        ('accuracy %', percent, [s.accuracies[0] for s in self.samples]),
-        ('loss', '{:.4f}'.format, self.losses),
-        ('bytes of parameters', '{:,}'.format, self.bytes),
-        ('ms per example', '{:.4f}'.format,
-         [1e3 * s for s in self.seconds])):
-      lines.append(f'  {name:24}' + ''.join(f'{form(v):>12}' for v in values))
-    a, b = (s.accuracies[0] for s in self.samples)
-    verdict = 'differ' if self.p < 0.05 else 'do not differ'
+    config, dtype = self.trained.config, self.trained.program.dtype
+    table = {
+        'accuracy %': [percent(s.accuracies[0]) for s in self.samples],
+        'loss': [f'{loss:.4f}' for loss in self.losses],
+        'bytes of parameters': [f'{size:,}' for size in self.bytes],
+        'ms per example': [f'{1e3 * one:.4f}' for one in self.seconds]}
+    a, b = (sample.accuracies[0] for sample in self.samples)
+    low, middle, high = self.ratios
     return '\n'.join([
-        *lines,
-        f'int8 - {trained.program.dtype}: {points(b - a)} points; right in '
-        f'{trained.program.dtype} only: {self.only[0]:,}; in int8 only: '
-        f'{self.only[1]:,}',
+        f'{config.model.name} on {config.task}, parameters of step '
+        f'{self.trained.step}',
+        f'  {"":24}{dtype:>12}{"int8":>12}',
+        *(f'  {name:24}{one:>12}{other:>12}'
+          for name, (one, other) in table.items()),
+        f'int8 - {dtype}: {points(b - a)} points; right in {dtype} only: '
+        f'{self.only[0]:,}; in int8 only: {self.only[1]:,}',
         f'p = {self.p:.3g} (McNemar, exact, on the same examples): the two '
-        f'{verdict} significantly at 5%.',
-        'time of int8 / time of {}: {:.2f} (quartiles {:.2f} to {:.2f}), in '
-        'turns on one batch of {}'.format(
-            trained.program.dtype, self.ratios[1], self.ratios[0],
-            self.ratios[2], trained.fitted[0].sizes.eval_batch)])
+        f'{"differ" if self.p < 0.05 else "do not differ"} significantly at '
+        '5%.',
+        f'time of int8 / time of {dtype}: {middle:.2f} (quartiles {low:.2f} to '
+        f'{high:.2f}), in turns on one batch of {self.batch_size}'])
+
+  @property
+  def batch_size(self) -> int:
+    """Returns the number of examples of a batch."""
+    return self.trained.fitted[0].sizes.eval_batch
 
 
 def measure(folder: pathlib.Path, seconds: float = SECONDS) -> Pair:

@@ -11,9 +11,9 @@ projection apart compute in float with weights rounded to int8 (the output of
 `lightning`, `mla`). Embeddings, norms, convolutions, scans and the products of
 two activations, such as attention's Q K^T, stay as they are.
 
-`qwix.quantize_model` rewrites the matmuls inside a model. Its version 0.1.8
-fails at the cast of a projection's kernel to the computing dtype. So this module
-replaces the calls of the layers and uses Qwix for arrays and matmuls.
+`qwix.quantize_model` would replace the matmuls inside a model. Its version
+0.1.8 fails where a projection casts its kernel to the computing dtype. So this
+module replaces the calls of the layers; Qwix makes the arrays and the matmuls.
 """
 
 import dataclasses
