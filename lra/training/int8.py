@@ -18,6 +18,7 @@ module replaces the calls of the layers; Qwix makes the arrays and the matmuls.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -31,6 +32,9 @@ from lra.nn import layers
 from lra.training.program import Program
 
 _LAYERS = nn.Dense, layers.Projection
+# Qwix maps the largest absolute value to 127.5, half way between two integers.
+# This factor makes it 127.
+_CALIBRATION = f'absmax,{127.5 / 127}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,13 +65,11 @@ def program(made: Program, params, constants) -> tuple[Program, Any]:
   Raises:
     UserError: Qwix is not installed.
   """
-  qwix = _qwix()
+  _qwix()  # raises its error before the work
   ins = _found(made, params, constants)
   flat = flax.traverse_util.flatten_dict(params)
   for path, count in ins.items():
-    kernel = flat[path]
-    flat[path] = qwix.quantize(
-        kernel, 'int8', channelwise_axes=range(count, kernel.ndim))
+    flat[path] = quantise(flat[path], range(count, flat[path].ndim))
   quantised = flax.traverse_util.unflatten_dict(flat)
   other = dataclasses.replace(made, model=Quantised(made.model))
   shape = made.state_shape
@@ -132,25 +134,32 @@ def _int8(call, args, options, context):
   return matmul(*args, kernel, bias, _num_ins(layer), layer.dtype)
 
 
+def quantise(x: jax.Array, own: Sequence[int]):
+  """Returns x as int8 with a scale for each index of the axes `own`.
+
+  The result is a `qwix.QArray` of x's shape. Its scale is float, of the same
+  shape but 1 along all other axes.
+  """
+  return _qwix().quantize(x, 'int8', channelwise_axes=own,
+                          calibration_method=_CALIBRATION)
+
+
 def matmul(x: jax.Array, kernel, bias: jax.Array | None, ins: int,
            dtype: jnp.dtype | None) -> jax.Array:
   """Computes x W + b with int8 factors: [..., *ins] -> [..., *outs].
 
-  With s_x = max |x| / 127.5 of a token and s_w = max |w| / 127.5 of an output
-  channel, it is (sum of round(x / s_x) round(w / s_w)) s_x s_w + b. Rounded
-  values are at most 127.
+  With s_x = max |x| / 127 of a token and s_w = max |w| / 127 of an output
+  channel, it is (sum of round(x / s_x) round(w / s_w)) s_x s_w + b.
 
   Args:
     x: activations, float; its last `ins` axes are summed over.
-    kernel: `qwix.QArray` of int8 [*ins, *outs].
+    kernel: int8 [*ins, *outs], from `quantise`.
     bias: float [*outs], or None.
     ins: number of input axes.
     dtype: dtype of the result; None for the dtype of x.
   """
-  qwix = _qwix()
   first = x.ndim - ins
-  x_int8 = qwix.quantize(
-      x.astype(jnp.float32), 'int8', channelwise_axes=range(first))
   axes = tuple(range(first, x.ndim)), tuple(range(ins))
-  y = qwix.dot_general(x_int8, kernel, (axes, ((), ())))
+  y = _qwix().dot_general(
+      quantise(x.astype(jnp.float32), range(first)), kernel, (axes, ((), ())))
   return (y if bias is None else y + bias).astype(dtype or x.dtype)
