@@ -88,11 +88,8 @@ def test_evaluation_equals_the_recorded_score(folder, trained, mini_data):
 def test_the_int8_version_answers_as_layers_rounded_in_float64(
     folder, trained, mini_data):
   split, texts = _expressions(mini_data, 48)
-  # As many tokens as the model reads; id 0 is padding.
-  tokens = np.zeros((48, trained.program.objective.seq_len), np.int16)
-  for i in range(48):
-    codes = split.document(i)[:tokens.shape[1]]
-    tokens[i, :len(codes)] = codes.astype(np.int16) + 1
+  tokens = trained.program.objective.batch(
+      split, np.arange(48), seed=0, step=-1)['tokens']
   want = int8_oracle.logits(
       trained.program.model, {'params': trained.params, **trained.constants},
       tokens).argmax(-1)

@@ -76,7 +76,7 @@ def _error(model):
   return params, np.linalg.norm(got - exact) / np.linalg.norm(exact)
 
 
-@pytest.mark.every(28)
+@pytest.mark.full
 @pytest.mark.parametrize('model', sorted(e.name for e in catalogue.read()))
 def test_every_model_has_an_int8_version_that_is_close(model):
   assert 0 < _error(model)[1] < 0.1
