@@ -9,7 +9,6 @@ import sys
 
 import numpy as np
 import pytest
-import scipy.stats
 from PIL import Image
 
 import lra
@@ -104,8 +103,6 @@ def test_the_int8_version_answers_as_layers_rounded_in_float64(
   only, other = pair.only
   assert (only - other) / len(split) == pytest.approx(
       exact.accuracies[0] - rounded.accuracies[0])
-  assert pair.p == pytest.approx(scipy.stats.binomtest(
-      only, only + other).pvalue if only + other else 1)
   assert pair.bytes[1] < pair.bytes[0] and min(pair.seconds) > 0
   assert 'int8' in pair.text() and pair.row()['model'] == 'transformer'
 

@@ -6,10 +6,11 @@ range, symmetric, largest absolute value). The matmul multiplies int8 by int8
 and adds up int32; its result, the bias and all other operations are float.
 
 Quantised are `flax.linen.Dense` and `lra.nn.layers.Projection`: projections of
-the mixers, MLPs and heads of classifiers. Layers that take the weights of a
-projection apart compute in float with weights rounded to int8 (the output of
-`lightning`, `mla`). Embeddings, norms, convolutions, scans and the products of
-two activations, such as attention's Q K^T, stay as they are.
+the mixers, MLPs and heads of classifiers. A mixer that takes the weights of a
+projection apart multiplies in float, with weights that were rounded to int8.
+These are `mla` and, on accelerators, the packed projections of linear attention
+and the output of `lightning`. Embeddings, norms, convolutions, scans and the
+products of two activations, such as attention's Q K^T, stay as they are.
 
 `qwix.quantize_model` would replace the matmuls inside a model. Its version
 0.1.8 fails where a projection casts its kernel to the computing dtype. So this
