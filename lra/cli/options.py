@@ -307,7 +307,6 @@ Train many configs, each with its seeds.
 
 Use finished runs: RUN is a folder such as runs/listops_mini/simpletron/...
   --evaluate=RUN                                 score it on its test split
-  --evaluate=RUN --quantise=int8                 compare it with int8
   --predict=FILE RUN                             classify the lines of a file
   --compare RUN RUN                              test the difference
   --curves=FIGURE.png RUN RUN                    draw validation accuracies
