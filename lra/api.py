@@ -129,7 +129,7 @@ class Trained:
     return dataclasses.replace(self, program=other, params=params)
 
   @functools.cached_property
-  def fitted(self) -> tuple[program.Program, Any]:
+  def fitted(self) -> tuple[Any, Any]:
     """The program and its compiled evaluation step, at a size that fits."""
     return self.program.fit_eval()
 
