@@ -161,9 +161,12 @@ class Trained:
       `examples`, `accuracy` (a fraction) and `loss` (nats).
 
     Raises:
-      UserError: the task's sequences are not generated, or the model has
-        parameters whose size is the length.
+      UserError: the task's sequences are not generated, the model has
+        parameters whose size is the length, or it is an int8 version.
     """
+    if isinstance(self.program.model, int8.Quantised):
+      raise UserError('An int8 version cannot read other lengths: use the '
+                      'model that it was made of.')
     split = longer.split(self.config.task, name)
     program, eval_step = extrapolation.at_length(
         self.program, int(prepared.lengths(split).max())).fit_eval()

@@ -92,8 +92,12 @@ def test_the_int8_version_answers_as_layers_rounded_in_float64(
   want = int8_oracle.logits(
       trained.program.model, {'params': trained.params, **trained.constants},
       tokens).argmax(-1)
-  found = trained.quantised().predict(texts)
+  rounded = trained.quantised()
+  found = rounded.predict(texts)
   assert sum(p.label != y for p, y in zip(found, want, strict=True)) <= 1
+
+  with pytest.raises(UserError, match='int8'):
+    rounded.evaluate_longer('64')
 
   pair = quantised.measure(folder, seconds=0)
   exact, rounded = pair.samples
