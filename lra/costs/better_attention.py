@@ -90,9 +90,9 @@ def _of_size(length, width, heads, seconds):
     low, middle, high = studies.quartiles(own)
     ratio = studies.quartiles(own / times[0])
     found.append({
-        'size': f'{SIZES[length, width, heads]}: L {length}, D {width}, '
-                f'H {heads}',
-        'attention': name, **counts(model, length, width, heads),
+        'layer': f'{name}, L {length}, D {width}, H {heads}',
+        'size of': SIZES[length, width, heads],
+        **counts(model, length, width, heads),
         'single example (µs, median)': round(1e6 * middle, 2),
         'quartiles (µs)': f'{1e6 * low:.2f} to {1e6 * high:.2f}',
         'fastest (µs)': round(1e6 * own.min(), 2),
