@@ -10,12 +10,13 @@ import jax
 import numpy as np
 
 from data_prep import encode
+from lra import bits
 from lra.data import batches, longer, prepared
 from lra.errors import UserError, choose
 from lra.experiment import vocabulary
 from lra.system import hub
 from lra.system.terminal import say
-from lra.training import extrapolation, program, provenance, restore
+from lra.training import extrapolation, int8, program, provenance, restore
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +100,45 @@ class Trained:
       UserError: there is no such split, its data cannot be prepared, or
         `same_data` is set and the data is other data.
     """
+    _, counts = self._counted(split, data_dir, same_data)
+    return self.program.objective.scores(counts)
+
+  def answers(self, split: str = 'test', data_dir=None, *,
+              same_data: bool = False) -> tuple[dict[str, Any], np.ndarray]:
+    """Returns the scores of `evaluate`, and bool [N]: the right examples.
+
+    Arguments and errors are those of `evaluate`.
+
+    Raises:
+      UserError: the task has no classes of whole examples.
+    """
+    data, counts = self._counted(split, data_dir, same_data)
+    objective, examples = self.program.objective, data.splits[split]
+    further = objective.analysis(counts, self.program.order(examples),
+                                 data.splits['train'], examples)
+    if 'correct' not in further:
+      raise UserError(f'{self.config.task} with config.objective='
+                      f'{self.config.objective} has no class per example: '
+                      'choose a run of classification.')
+    return (objective.scores(counts),
+            bits.unpack(further['correct'], len(examples)))
+
+  def quantised(self) -> 'Trained':
+    """Returns the model with int8 dense layers; see `lra.training.int8`.
+
+    Raises:
+      UserError: Qwix is not installed.
+    """
+    other, params = int8.program(self.program, self.params, self.constants)
+    return dataclasses.replace(self, program=other, params=params)
+
+  @functools.cached_property
+  def fitted(self) -> tuple[Any, Any]:
+    """The program and its compiled evaluation step, at a size that fits."""
+    return self.program.fit_eval()
+
+  def _counted(self, split, data_dir, same_data):
+    """Evaluates a split; returns (the data, counts of its batches)."""
     data = vocabulary.load(self.program.experiment, data_dir)
     other = self._other_than(data)
     if other and same_data:
@@ -109,10 +149,10 @@ class Trained:
       raise UserError(
           f'There is no split {split!r}: {choose(split, data.splits)}')
     scored = {'params': self.params, 'constants': self.constants}
-    program, eval_step = self._fitted
+    program, eval_step = self.fitted
     counts = program.evaluate(eval_step, scored, data.splits[split])
     assert counts is not None  # None only if it was asked to stop
-    return self.program.objective.scores(counts)
+    return data, counts
 
   def evaluate_longer(self, name: str) -> dict[str, Any]:
     """Scores generated sequences of other lengths than those of training.
@@ -124,9 +164,12 @@ class Trained:
       `examples`, `accuracy` (a fraction) and `loss` (nats).
 
     Raises:
-      UserError: the task's sequences are not generated, or the model has
-        parameters whose size is the length.
+      UserError: the task's sequences are not generated, the model has
+        parameters whose size is the length, or it is an int8 version.
     """
+    if isinstance(self.program.model, int8.Quantised):
+      raise UserError('An int8 version cannot read other lengths: use the '
+                      'model that it was made of.')
     split = longer.split(self.config.task, name)
     program, eval_step = extrapolation.at_length(
         self.program, int(prepared.lengths(split).max())).fit_eval()
@@ -146,10 +189,6 @@ class Trained:
         (data.info.get('origin'), data.fingerprint))]
     return (f'The model was trained on {self.config.task} of another origin or '
             f'version ({named[0]}) than the prepared data ({named[1]})')
-
-  @functools.cached_property
-  def _fitted(self):
-    return self.program.fit_eval()
 
   @functools.cached_property
   def _apply(self):

@@ -15,11 +15,20 @@ import lra
 from data_prep import encode, listops
 from lra import bits, files, tasks
 from lra.cli import inspection
+from lra.costs import quantised
 from lra.data import prepared
 from lra.errors import UserError
 from lra.objectives import classification
 from lra.training import train
-from tests.helpers import commands, damage, documents, scored, small, tiny
+from tests.helpers import (
+  commands,
+  damage,
+  documents,
+  int8_oracle,
+  scored,
+  small,
+  tiny,
+)
 
 pytestmark = pytest.mark.usefixtures('quick_runs')
 
@@ -73,6 +82,33 @@ def test_evaluation_equals_the_recorded_score(folder, trained, mini_data):
   assert trained.step == files.read_json(folder / 'result.json')['best_step']
   with pytest.raises(UserError, match="no split 'dev'"):
     trained.evaluate('dev', mini_data)
+
+
+def test_the_int8_version_answers_as_layers_rounded_in_float64(
+    folder, trained, mini_data):
+  split, texts = _expressions(mini_data, 48)
+  tokens = trained.program.objective.batch(
+      split, np.arange(48), seed=0, step=-1)['tokens']
+  want = int8_oracle.logits(
+      trained.program.model, {'params': trained.params, **trained.constants},
+      tokens).argmax(-1)
+  rounded = trained.quantised()
+  found = rounded.predict(texts)
+  assert sum(p.label != y for p, y in zip(found, want, strict=True)) <= 1
+
+  with pytest.raises(UserError, match='int8'):
+    rounded.evaluate_longer('64')
+
+  pair = quantised.measure(folder, seconds=0)
+  exact, rounded = pair.samples
+  assert exact.accuracies[0] == trained.evaluate('test')['accuracy']
+  right = [p.label == y for p, y in zip(found, split.labels, strict=False)]
+  assert rounded.correct[0][:48].tolist() == right
+  only, other = pair.only
+  assert (only - other) / len(split) == pytest.approx(
+      exact.accuracies[0] - rounded.accuracies[0])
+  assert pair.bytes[1] < pair.bytes[0] and min(pair.seconds) > 0
+  assert 'int8' in pair.text() and pair.row()['model'] == 'transformer'
 
 
 def test_the_example_of_the_documents_runs(folder, mini_data, monkeypatch):

@@ -132,6 +132,9 @@ def _train():
 
 def _asked(inspection, paths):
   """Returns the output of --evaluate, --predict or --compare."""
+  if options.QUANTISE.value:
+    from lra.costs import quantised
+    return quantised.measure(pathlib.Path(options.EVALUATE.value)).text()
   if options.EVALUATE.value:
     return inspection.evaluate(pathlib.Path(options.EVALUATE.value),
                                options.LENGTHS.value)

@@ -146,6 +146,9 @@ EVALUATE = flags.DEFINE_string(
 LENGTHS = flags.DEFINE_list(
     'lengths', [], 'With --evaluate: score generated sequences of these '
     'lengths in tokens, such as 64,128,40-256. For probes and ListOps.')
+QUANTISE = flags.DEFINE_enum(
+    'quantise', None, ('int8',), 'With --evaluate: compare the model with its '
+    'int8 version by accuracy, bytes and seconds. Needs the extra int8.')
 PREDICT = flags.DEFINE_string(
     'predict', None, 'Classify the examples in a file with the model of a run: '
     '--predict=FILE RUN. Each line has one example: a text, two texts with a '
@@ -240,6 +243,9 @@ flags.register_multi_flags_validator(
     ['executor', 'shard'], lambda values: None in values.values(),
     '--executor makes the parts itself: leave out --shard')
 
+flags.register_multi_flags_validator(
+    ['lengths', 'quantise'], lambda values: not all(values.values()),
+    '--quantise scores the test split: leave out --lengths')
 for _flag in ('status', 'executor', 'bundle', 'from_bundle'):
   flags.register_multi_flags_validator(
       ['plan', _flag], lambda values, flag=_flag: not all(values.values()),
@@ -267,7 +273,7 @@ COMMANDS = {
               'jobs', 'missing', 'partition', 'plan', 'shard', 'status',
               *_RUNS),
     'suite': ('models', 'plan', *_RUNS),
-    'evaluate': ('lengths',),
+    'evaluate': ('lengths', 'quantise'),
     'predict': (),
     'compare': (),
     'export': ('push',),

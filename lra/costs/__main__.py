@@ -14,6 +14,9 @@ and memory of full tasks (`hours.md`). `--layers` counts the bytes that layers
 move (`layers.md`), `--recurrent` those of recurrent mixers and their copies
 (`recurrent.md`), and `--launches` the kernels that training steps launch on a
 GPU (`launches.md`). The accelerators need not be present.
+`--int8=RUN,RUN` compares trained models with their int8 versions, and
+`--better_attention` counts and times the layers of arXiv 2403.01643; both write
+JSON to `studies/` in --out.
 `--collectives` counts the bytes that devices of a mesh send. `--onchip`
 measures errors and times of the kernels on the accelerator of this machine.
 """
@@ -54,6 +57,12 @@ RECURRENT = flags.DEFINE_list(
 LAUNCHES = flags.DEFINE_string(
     'launches', None, 'Table of kernels launched by training steps, compiled '
     'for this GPU, such as h200.')
+INT8 = flags.DEFINE_list(
+    'int8', None, 'Compares the models of these runs with int8 versions of '
+    'them: accuracy, bytes, seconds.')
+BETTER_ATTENTION = flags.DEFINE_bool(
+    'better_attention', False, 'Parameters, multiplications and times of '
+    'standard, optimised, efficient and super attention.')
 COLLECTIVES = flags.DEFINE_list(
     'collectives', None, 'Counts the bytes that devices send in a step of '
     '--config, for these numbers of devices, such as 8,64,256.')
@@ -92,13 +101,23 @@ def main() -> int:
       raise UserError(f'--stages has no {sorted(unknown)[0]!r}: choose from '
                       f'{", ".join(onchip.STAGES)}.')
     onchip.run(pathlib.Path(ONCHIP.value), stages)
-  if ONCHIP.value or asked:
+  studied = {
+      'int8': INT8.value and _module('quantised').rows,
+      'better_attention': (
+          BETTER_ATTENTION.value and _module('better_attention').rows)}
+  for name, rows in studied.items():
+    if rows:
+      given = [INT8.value] if name == 'int8' else []
+      print(_module('studies').write(
+          out, name, rows(*given),
+          '--' + '='.join([name, *map(','.join, given)])))
+  if ONCHIP.value or asked or any(studied.values()):
     return 0
   if experiment is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
-        '--memory, --speed, --full_tasks, --layers, --recurrent, --launches or '
-        '--onchip.')
+        '--memory, --speed, --full_tasks, --layers, --recurrent, --launches, '
+        '--int8, --better_attention or --onchip.')
   if COLLECTIVES.value:
     print('\n'.join(_module('collectives').report(
         experiment.config, COLLECTIVES.value)))

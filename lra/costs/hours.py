@@ -139,9 +139,9 @@ def flops(jaxpr) -> int:
       left = equation.invars[0].aval.shape
       total += 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(
           left[i] for i in contracted)
-    inner = [flops(j) for j in map(_jaxpr, jax.tree.leaves(
+    inner = [flops(j) for j in map(inner_jaxpr, jax.tree.leaves(
         list(equation.params.values()),
-        is_leaf=lambda x: _jaxpr(x) is not None)) if j is not None]
+        is_leaf=lambda x: inner_jaxpr(x) is not None)) if j is not None]
     if equation.primitive.name == 'cond':
       inner = [min(inner)]
     total += equation.params.get('length', 1) * sum(inner) if (
@@ -149,7 +149,7 @@ def flops(jaxpr) -> int:
   return total
 
 
-def _jaxpr(value):
+def inner_jaxpr(value):
   """Returns the jaxpr that a parameter of an equation holds, or None."""
   value = getattr(value, 'jaxpr', value)
   return value if hasattr(value, 'eqns') else None

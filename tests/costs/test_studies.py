@@ -1,0 +1,48 @@
+"""Tests of the measurements in JSON files, and of the first paper's counts."""
+
+import json
+import time
+
+import pytest
+
+from lra.costs import better_attention, studies
+from lra.errors import UserError
+
+
+@pytest.mark.parametrize('length, width, heads', [(8, 16, 2), (20, 12, 4)])
+def test_counts_are_those_of_the_formulas(length, width, heads):
+  D, L = width, length
+  dense, square = D * D + D, L * L * D
+  want = {'transformer': (4 * dense, 4 * L * D * D + 2 * square, 6),
+          'optimised': (3 * dense, 3 * L * D * D + 2 * square, 5),
+          'efficient': (2 * dense, 2 * L * D * D + 2 * square, 4),
+          'super': (2 * dense + L * L + L, 2 * L * D * D + 3 * square, 5)}
+  for model, numbers in want.items():
+    found = better_attention.counts(model, length, width, heads)
+    assert tuple(found.values()) == numbers, model
+
+
+def test_rounds_take_turns_and_count_the_seconds_of_each():
+  order = []
+
+  def call(name, seconds):
+    def run():
+      order.append(name)
+      time.sleep(seconds)
+    return run
+
+  times = studies.interleaved([call('a', 0), call('b', 0.01)], 0, least=3)
+  assert order == ['a', 'b'] * 4  # the first round warms up
+  assert [len(one) for one in times] == [3, 3] and min(times[1]) >= 0.01
+
+
+def test_a_file_has_its_rows_and_their_origin(tmp_path):
+  rows = [{'model': 'x', 'time (s)': 1.5}]
+  text = studies.write(tmp_path, 'int8', rows, '--int8=runs/x')
+  found = json.loads((tmp_path / 'studies/int8.json').read_text())
+  assert found == json.loads(text) and found['rows'] == rows
+  assert found['command'] == 'python -m lra.costs --int8=runs/x'
+  assert found['environment']['device'].startswith('cpu')
+  (tmp_path / 'taken').write_text('')
+  with pytest.raises(UserError, match='taken'):
+    studies.write(tmp_path / 'taken', 'int8', rows, '')
