@@ -244,6 +244,12 @@ FIELDS = {
         'pre', 'The place of the norms: before each mixer and MLP and after '
         'the last block (pre), or after each residual sum (post).',
         choices=('pre', 'post'), before='pre'),
+    'encoder.norm_eps': Field(
+        1e-6, 'With norm=layer, the number that is added to the variance.',
+        above=0, high=1, before=1e-6),
+    'encoder.norm_embedding': Field(
+        False, 'True normalises the sum of the embeddings, as BERT does.',
+        before=False),
     'encoder.norm_momentum': Field(
         0.9, 'With norm=batch, the weight of the old running mean in each '
         'training step. Evaluation uses the running means.', low=0, below=1,
@@ -257,6 +263,9 @@ FIELDS = {
         'mlp', 'The part of a block after the mixer: an MLP with GELU (mlp), '
         'a gated MLP with SiLU, known as SwiGLU (glu), or nothing (none).',
         choices=('mlp', 'glu', 'none'), before='mlp'),
+    'encoder.gelu': Field(
+        'tanh', 'How MLPs compute GELU: approximated by tanh, or exact.',
+        choices=('tanh', 'exact'), before='tanh'),
     'encoder.inputs': Field(
         'ids', 'How tokens become vectors: by an embedding table (ids), or by '
         'a layer that reads numbers (values). The numbers are grey levels of '
@@ -285,6 +294,21 @@ FIELDS = {
         'encoder.mlp_width wide, and each further layer is half as wide as the '
         'layer before. 0 means two layers for pairs of documents, else one.',
         low=0, high=20, before=0),
+    'encoder.pooler': Field(
+        False, 'True gives the classifier one layer with tanh, as wide as the '
+        'encoder, and dropout, instead of its hidden layers. BERT calls it the '
+        'pooler.', before=False),
+    'encoder.vocab_size': Field(
+        0, 'Number of token ids, padding included. 0 means that of the task. A '
+        'larger number is for the word pieces of a tokenizer.', low=0,
+        high=2**15 - 1, before=0),
+    'encoder.token_types': Field(
+        0, 'Number of token types. An embedding of the first type is added to '
+        'all tokens. 0 turns it off; BERT has 2.', low=0, high=MANY, before=0),
+    'encoder.max_positions': Field(
+        0, 'With positions=learned, the number of positions in the table, of '
+        'which a sequence uses the first. 0 means the positions of a sequence.',
+        low=0, high=MANY, before=0),
     'encoder.positions': Field(
         'learned', 'Position embeddings. Use none for mixers that encode '
         'positions themselves, such as transformer_rotary.',

@@ -172,14 +172,19 @@ def _encoder(config, objective):
         f'which sees no other token in {config.model.name}: choose mean or '
         'last.')
   return Encoder(
-      mixer=mixer, vocab_size=objective.task.vocab_size,
+      mixer=mixer,
+      vocab_size=settings.vocab_size or objective.task.vocab_size,
       num_layers=settings.num_layers, width=settings.width,
       conv_width=settings.conv_width,
       mlp_width=settings.mlp_width, dropout=settings.dropout,
-      positions=settings.positions, prepend_cls=settings.pooling == 'cls',
+      positions=settings.positions, max_positions=settings.max_positions,
+      token_types=settings.token_types,
+      norm_embedding=settings.norm_embedding,
+      prepend_cls=settings.pooling == 'cls',
       cls_has_position=settings.cls_has_position,
       embedding_std=settings.embedding_std, remat=settings.remat,
       norm=settings.norm, norm_place=settings.norm_place,
+      norm_eps=settings.norm_eps, gelu=settings.gelu,
       norm_momentum=settings.norm_momentum,
       norm_rows=settings.norm_examples * (2 if objective.task.dual else 1),
       block=settings.block, inputs=settings.inputs,

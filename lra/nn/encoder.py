@@ -20,9 +20,9 @@ from kernels.meshes import SEQUENCE_AXIS
 from lra.errors import UserError
 from lra.nn import direction
 from lra.nn import norm as norms
-from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 from lra.nn.embedding import Embedding
+from lra.nn.mlp import Mlp
 
 MIXER_STD = 'mixer_std'  # a collection, see `deviation`
 ROWS = 8  # rows of a matmul should be a multiple of this; see `filling`
@@ -39,66 +39,6 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
   angle = np.arange(length)[:, None] * rate
   table = np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
   return table[:, :width].astype(np.float32)
-
-
-def gelu(x: jax.Array) -> jax.Array:
-  """Computes `flax.linen.gelu`; on a GPU its backward pass needs only x.
-
-  gelu(x) = x (1 + tanh u) / 2,  u = sqrt(2 / pi) (x + 0.044715 x^3): Hendrycks
-  and Gimpel 2016, arXiv 1606.08415, section 2. Any shape and float dtype.
-  """
-  # A GPU recomputes tanh faster than it reads it from memory; a CPU does not.
-  return _gelu(x) if kernels.platform() == 'gpu' else nn.gelu(x)
-
-
-@jax.custom_vjp
-def _gelu(x):
-  return nn.gelu(x)
-
-
-def _forward(x):
-  # Without the barrier, XLA lets the matmul before write both x and GELU(x).
-  # With it, the dropout that follows reads x and computes GELU(x) itself.
-  x = jax.lax.optimization_barrier(x)
-  return nn.gelu(x), x
-
-
-def _backward(x, dy):
-  # Without the barrier XLA would save the tanh of the forward pass.
-  return jax.vjp(nn.gelu, jax.lax.optimization_barrier(x))[1](dy)
-
-
-_gelu.defvjp(_forward, _backward)
-
-
-class Mlp(nn.Module):
-  """Dense, GELU, Dense, with dropout after each dense layer.
-
-  Attributes:
-    width, dropout, dtype, tie_dropout: as `mlp_width`, `dropout`, `dtype` and
-      `tie_dropout` of `Encoder`.
-    gated: whether to use SiLU(W x) * (V x) instead of GELU(W x) (SwiGLU:
-      Shazeer 2020, arXiv 2002.05202, equation 6).
-  """
-  width: int
-  dropout: float
-  dtype: jnp.dtype
-  gated: bool = False
-  tie_dropout: bool = False
-
-  @nn.compact
-  def __call__(self, x_BxLxD, *, train: bool):
-    y_BxLxF = Dense(self.width, dtype=self.dtype, name='up')(x_BxLxD)
-    if self.gated:
-      y_BxLxF *= nn.silu(
-          Dense(self.width, dtype=self.dtype, name='gate')(x_BxLxD))
-    else:
-      y_BxLxF = gelu(y_BxLxF)
-    drop = functools.partial(Dropout, self.dropout, tied=self.tie_dropout)
-    y_BxLxF = drop()(y_BxLxF, deterministic=not train)
-    y_BxLxD = Dense(
-        x_BxLxD.shape[-1], dtype=self.dtype, name='down')(y_BxLxF)
-    return drop()(y_BxLxD, deterministic=not train)
 
 
 class ShortConvolution(nn.Module):
@@ -174,7 +114,9 @@ class Block(nn.Module):
   norm_place: str = 'pre'
   norm_momentum: float = 0.9
   norm_rows: int = 0
+  norm_eps: float = norms.EPS
   block: str = 'mlp'
+  gelu: str = 'tanh'
   tie_dropout: bool = False
 
   @nn.compact
@@ -183,7 +125,7 @@ class Block(nn.Module):
     """Returns (x, values); values are () if the mixer shares none."""
     norm = functools.partial(
         norms.make, self.norm, self.dtype, mask_BxL=tokens_BxL, train=train,
-        momentum=self.norm_momentum, rows=self.norm_rows)
+        momentum=self.norm_momentum, rows=self.norm_rows, eps=self.norm_eps)
     x_BxLxD, y_BxLxD = self._before(norm, 'norm_mixer', x_BxLxD)
     mixer = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
@@ -220,7 +162,7 @@ class Block(nn.Module):
       return x_BxLxD, values
     x_BxLxD, y_BxLxD = self._before(norm, 'norm_mlp', x_BxLxD)
     mlp = Mlp(self.mlp_width, self.dropout, self.dtype, self.block == 'glu',
-              self.tie_dropout, name='mlp')
+              self.tie_dropout, self.gelu == 'exact', name='mlp')
     x_BxLxD = x_BxLxD + mlp(y_BxLxD, train=train)
     return self._after(norm, 'norm_mlp', x_BxLxD), values
 
@@ -238,10 +180,11 @@ class Block(nn.Module):
 class Encoder(nn.Module):
   """Maps token ids or continuous values to one vector per position.
 
-  Parameters are named `embedding`, `cls`, `positions`, `mixer` (those that the
-  mixers of all blocks share), `block_<i>/norm_mixer`, `block_<i>/conv`,
-  `block_<i>/mixer`, `block_<i>/norm_mlp`, `block_<i>/mlp/up`,
-  `block_<i>/mlp/down` and `norm`; weight transfer relies on these names.
+  Parameters are named `embedding`, `cls`, `positions`, `token_types`,
+  `norm_embedding`, `mixer` (those that the mixers of all blocks share),
+  `block_<i>/norm_mixer`, `block_<i>/conv`, `block_<i>/mixer`,
+  `block_<i>/norm_mlp`, `block_<i>/mlp/up`, `block_<i>/mlp/down` and `norm`;
+  weight transfer relies on these names.
 
   Attributes:
     mixer: creates a mixer, given `dtype`, `layer`, `num_layers`, `full_length`,
@@ -254,6 +197,12 @@ class Encoder(nn.Module):
     dropout: dropout rate after the embedding, the mixers and both layers of
       each MLP.
     positions: `learned`, `sinusoidal` or `none`.
+    max_positions: rows of the table of learned positions; 0 for one row per
+      position.
+    token_types: rows of the table of token types (Devlin et al. 2018,
+      arXiv 1810.04805, section 3: segment embeddings). All tokens have the
+      first type. 0 for none.
+    norm_embedding: whether a norm follows the sum of the embeddings.
     prepend_cls: whether a learned CLS token comes before the sequence.
     cls_has_position: whether the CLS token gets a position; otherwise it is
       prepended after positions were added.
@@ -267,7 +216,9 @@ class Encoder(nn.Module):
     norm_place: `pre` normalises before mixers and MLPs and after the last
       block, `post` after each residual sum.
     norm_momentum, norm_rows: `momentum` and `rows` of `lra.nn.norm.BatchNorm`.
+    norm_eps: `eps` of `lra.nn.norm.LayerNorm`.
     block: what follows the mixer in a block: `mlp`, `glu` or `none`.
+    gelu: how MLPs compute GELU, `tanh` or `exact`.
     inputs: `ids` are looked up in the embedding. `values` are ids of grey
       levels: they are scaled to -1 (id 1) ... 1 (the last id), and a dense
       layer maps them to D.
@@ -293,7 +244,12 @@ class Encoder(nn.Module):
   norm_place: str = 'pre'
   norm_momentum: float = 0.9
   norm_rows: int = 0
+  norm_eps: float = norms.EPS
+  norm_embedding: bool = False
+  max_positions: int = 0
+  token_types: int = 0
   block: str = 'mlp'
+  gelu: str = 'tanh'
   inputs: str = 'ids'
   tie_dropout: bool = False
   hides: bool = False
@@ -318,6 +274,11 @@ class Encoder(nn.Module):
                   else jnp.ones(inputs.shape[:2], bool))
     x_BxNxD, mask_BxN = self._with_positions(
         self._embed(inputs), mask_BxL, self._full(inputs))
+    norm = functools.partial(
+        norms.make, self.norm, self.dtype, mask_BxL=mask_BxN, train=train,
+        momentum=self.norm_momentum, rows=self.norm_rows, eps=self.norm_eps)
+    if self.norm_embedding:
+      x_BxNxD = norm('norm_embedding')(x_BxNxD)
     x_BxNxD = Dropout(self.dropout, tied=self.tie_dropout)(
         x_BxNxD, deterministic=not train)
     block = nn.remat(Block, static_argnums=(3,)) if self.remat else Block
@@ -341,14 +302,13 @@ class Encoder(nn.Module):
           mlp_width=self.mlp_width, dropout=self.dropout, dtype=self.dtype,
           norm=self.norm, norm_place=self.norm_place,
           norm_momentum=self.norm_momentum, norm_rows=self.norm_rows,
-          block=self.block, tie_dropout=self.tie_dropout,
+          norm_eps=self.norm_eps, block=self.block, gelu=self.gelu,
+          tie_dropout=self.tie_dropout,
           name=f'block_{i}')(
               x_BxNxD, seen_BxN, train, tokens_BxN, shared, values)
     x_BxNxD = x_BxNxD[:, :length]
     if self.norm_place == 'pre':
-      x_BxNxD = norms.make(
-          self.norm, self.dtype, 'norm', mask_BxN, train=train,
-          momentum=self.norm_momentum, rows=self.norm_rows)(x_BxNxD)
+      x_BxNxD = norm('norm')(x_BxNxD)
     return x_BxNxD, mask_BxN
 
   @nn.nowrap
@@ -388,6 +348,11 @@ class Encoder(nn.Module):
       x_BxLxD = x_BxLxD + table_LxD[None, :x_BxLxD.shape[1]]
     if after:
       x_BxLxD, mask_BxL = self._prepend_cls(x_BxLxD, mask_BxL)
+    if self.token_types:
+      types_TxD = self.param(
+          'token_types', nn.initializers.normal(self.embedding_std),
+          (self.token_types, self.width))
+      x_BxLxD += types_TxD[0].astype(x_BxLxD.dtype)[None, None]
     return x_BxLxD, mask_BxL
 
   def _prepend_cls(self, x_BxLxD, mask_BxL):
@@ -403,9 +368,14 @@ class Encoder(nn.Module):
             jnp.concatenate([jnp.ones((batch, 1), bool), mask_BxL], axis=1))
 
   def _positions(self, length):
+    if 0 < self.max_positions < length:
+      raise UserError(
+          f'config.encoder.max_positions={self.max_positions} is less than the '
+          f'{length} positions of a sequence: choose a smaller config.seq_len.')
     if self.positions == 'sinusoidal':
       table_LxD = jnp.asarray(sinusoidal_positions(length, self.width))
     else:
       table_LxD = self.param(
-          'positions', nn.initializers.zeros, (length, self.width))
+          'positions', nn.initializers.zeros,
+          (self.max_positions or length, self.width))
     return table_LxD.astype(self.dtype)

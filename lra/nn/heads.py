@@ -4,6 +4,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from lra.nn import norm as norms
+from lra.nn.dropout import Dropout
 from lra.nn.encoder import Encoder, sinusoidal_positions
 
 
@@ -47,7 +48,7 @@ def join_pair(x_Bx2xD, how: str):
 class ClassifierHead(nn.Module):
   """Computes class scores from encoded positions.
 
-  Parameters are named `hidden_<i>` and `logits`.
+  Parameters are named `pooler`, `hidden_<i>` and `logits`.
 
   Attributes:
     num_classes: C.
@@ -57,6 +58,9 @@ class ClassifierHead(nn.Module):
       `positions`.
     pair: how the documents of a pair are joined; see `join_pair`.
     dtype: computing dtype; the last layer computes in float32.
+    pooler: whether tanh(W x + b) of width D comes before the scores of a
+      pooled vector x (Devlin et al. 2018, arXiv 1810.04805, released code).
+    dropout: dropout rate after the pooler.
   """
   num_classes: int
   hidden: tuple[int, ...]
@@ -64,14 +68,19 @@ class ClassifierHead(nn.Module):
   mean_over: str
   pair: str
   dtype: jnp.dtype
+  pooler: bool = False
+  dropout: float = 0.0
 
   @nn.compact
-  def __call__(self, x_RxNxD, mask_RxN, *, pairs: bool):
+  def __call__(self, x_RxNxD, mask_RxN, *, pairs: bool, train: bool = False):
     """Returns float32 [B, C] for encoded sequences and their masks.
 
     R is B, or 2 B if `pairs`: sequences 2 i and 2 i + 1 are one example.
     """
     x = pool(x_RxNxD, mask_RxN, self.pooling, self.mean_over)
+    if self.pooler:
+      x = jnp.tanh(nn.Dense(x.shape[-1], dtype=self.dtype, name='pooler')(x))
+      x = Dropout(self.dropout)(x, deterministic=not train)
     if pairs:
       x = join_pair(x.reshape(-1, 2, x.shape[-1]), self.pair)
     for i, width in enumerate(self.hidden):
@@ -104,7 +113,7 @@ class Classifier(nn.Module):
     pairs = inputs.ndim == lead + 2
     flat = inputs.reshape(-1, *inputs.shape[-lead:])
     x_RxNxD, mask_RxN = self.encoder(flat, train=train)
-    classes = self.head(x_RxNxD, mask_RxN, pairs=pairs)
+    classes = self.head(x_RxNxD, mask_RxN, pairs=pairs, train=train)
     if self.decoder is None or not (train or self.is_initializing()):
       return classes
     tokens = self.decoder(x_RxNxD[:, -flat.shape[1]:])

@@ -5,7 +5,7 @@ Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 3
   m = mean(x),  r = (max(0, mean(x^2) - m^2) + eps)^(-1/2),  x^ = (x - m) r
   y = x^ scale + bias
 
-The means are over the last axis of each token, and eps = 1e-6. With
+The means are over the last axis of each token, and eps is 1e-6 by default. With
 g = dy scale, and sums over all tokens, the gradients are
 
   dx = r (g - mean(g) - x^ mean(g x^)),  dscale = sum(dy x^),  dbias = sum(dy)
@@ -43,8 +43,10 @@ class LayerNorm(nn.Module):
 
   Attributes:
     dtype: dtype of the result; None promotes x and the parameters.
+    eps: added to the variance.
   """
   dtype: jnp.dtype | None = None
+  eps: float = EPS
 
   @nn.compact
   def __call__(
@@ -66,9 +68,10 @@ class LayerNorm(nn.Module):
     dtype = self.dtype or jnp.result_type(x, scale_D, bias_D)
     triton = dispatch.triton_module('layer_norm', *shape, x.dtype, dtype)
     if beside and triton is not None and not meshes.splits_tokens():
-      pair = functools.partial(_pair, triton, dtype)
+      pair = functools.partial(_pair, triton, dtype, self.eps)
       return kernels.over_tokens(pair, pallas=True)(x, scale_D, bias_D)
-    y = _normalized(*axes.alike((x, scale_D, bias_D))).astype(dtype)
+    y = _normalized(
+        self.eps, *axes.alike((x, scale_D, bias_D))).astype(dtype)
     return (x, y) if beside else y
 
 
@@ -202,7 +205,7 @@ BATCH_EPS = 1e-5  # as in flax and PyTorch
 
 
 def make(kind: str, dtype: jnp.dtype, name: str, mask_BxL: jax.Array, *,
-         train: bool, **batch) -> Callable:
+         train: bool, eps: float = EPS, **batch) -> Callable:
   """Returns a norm, a function of x and `beside`; see `LayerNorm`.
 
   Args:
@@ -210,10 +213,11 @@ def make(kind: str, dtype: jnp.dtype, name: str, mask_BxL: jax.Array, *,
     dtype: dtype of the result.
     name: name of its parameters.
     mask_BxL, train: arguments of `BatchNorm`.
+    eps: attribute of `LayerNorm`.
     **batch: attributes of `BatchNorm`.
   """
   if kind == 'layer':
-    return LayerNorm(dtype=dtype, name=name)
+    return LayerNorm(dtype=dtype, eps=eps, name=name)
   norm = {
       'scale': lambda x: ScaleNorm(dtype=dtype, name=name)(x),
       'rms': lambda x: RMSNorm(dtype=dtype, name=name)(x),
@@ -230,23 +234,23 @@ def standardise(x: jax.Array, eps: float) -> jax.Array:
   return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + eps)
 
 
-def _pair(triton, dtype, *operands):
-  return _beside(triton, dtype, *axes.alike(operands))
+def _pair(triton, dtype, eps, *operands):
+  return _beside(triton, dtype, eps, *axes.alike(operands))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _beside(triton, dtype, x, scale_D, bias_D):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _beside(triton, dtype, eps, x, scale_D, bias_D):
   """Returns (x, norm of x in `dtype`), computed by the module `triton`."""
-  return _forward_beside(triton, dtype, x, scale_D, bias_D)[0]
+  return _forward_beside(triton, dtype, eps, x, scale_D, bias_D)[0]
 
 
-def _forward_beside(triton, dtype, x, scale_D, bias_D):
-  y, *statistics = triton.forward(x, scale_D, bias_D, EPS, dtype)
+def _forward_beside(triton, dtype, eps, x, scale_D, bias_D):
+  y, *statistics = triton.forward(x, scale_D, bias_D, eps, dtype)
   return (x, y), (x, *statistics, scale_D)
 
 
-def _backward_beside(triton, dtype, saved, cotangents):
-  del dtype
+def _backward_beside(triton, dtype, eps, saved, cotangents):
+  del dtype, eps
   dx, dy = cotangents
   return triton.backward(*saved, dy, dx)
 
@@ -254,29 +258,29 @@ def _backward_beside(triton, dtype, saved, cotangents):
 _beside.defvjp(_forward_beside, _backward_beside)
 
 
-@jax.custom_vjp
-def _normalized(x, scale_D, bias_D):
-  return _forward(x, scale_D, bias_D)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _normalized(eps, x, scale_D, bias_D):
+  return _forward(eps, x, scale_D, bias_D)[0]
 
 
-def _forward(x, scale_D, bias_D):
+def _forward(eps, x, scale_D, bias_D):
   exact = x.astype(arrays.at_least_float32(x.dtype))
   mean = exact.mean(-1, keepdims=True)
   square = jnp.square(exact).mean(-1, keepdims=True)
   scale, bias = (arrays.to_rank_of(p, x) for p in (scale_D, bias_D))
-  y = (exact - mean) * (_inverse(mean, square) * scale) + bias
+  y = (exact - mean) * (_inverse(mean, square, eps) * scale) + bias
   return y, (x, mean, square, scale_D)
 
 
-def _inverse(mean, square):
+def _inverse(mean, square, eps):
   """Returns 1 / standard deviation of each token."""
   variance = jnp.maximum(0, square - jnp.square(mean))
-  return jax.lax.rsqrt(variance + EPS)
+  return jax.lax.rsqrt(variance + eps)
 
 
-def _backward(saved, dy):
+def _backward(eps, saved, dy):
   x, mean, square, scale_D = saved
-  inverse = _inverse(mean, square)
+  inverse = _inverse(mean, square, eps)
   unit = (x.astype(mean.dtype) - mean) * inverse
   g = dy * arrays.to_rank_of(scale_D, dy)
   dx = inverse * (g - g.mean(-1, keepdims=True)

@@ -36,12 +36,14 @@ class Objective(base.Objective):
 
   def model(self, encoder, dtype):
     settings = self.config.encoder
-    layers = settings.head_layers or (2 if self.task.dual else 1)
+    layers = 0 if settings.pooler else (
+        settings.head_layers or (2 if self.task.dual else 1))
     head = heads.ClassifierHead(
         num_classes=self.num_classes,
         hidden=tuple(settings.mlp_width // 2**i for i in range(layers)),
         pooling=settings.pooling, mean_over=settings.mean_over,
-        pair=settings.head, dtype=dtype)
+        pair=settings.head, dtype=dtype, pooler=settings.pooler,
+        dropout=settings.dropout)
     if not self.config.train.masked_loss:
       return heads.Classifier(encoder=encoder, head=head)
     return heads.Classifier(

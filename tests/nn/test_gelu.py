@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 import kernels
-from lra.nn.encoder import gelu
+from lra.nn.mlp import gelu
 
 
 def _reference(x):
