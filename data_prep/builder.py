@@ -88,29 +88,34 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     return f'{pathlib.Path(self.data_dir).parent} has no prepared data set'
 
   def fetch(self, dl_manager, name: str, what: str) -> pathlib.Path:
-    """Downloads the one file of `url_infos` and compares its checksum.
+    """Downloads the one file of `url_infos`; see `fetch_all`."""
+    path, = self.fetch_all(dl_manager, name, what)
+    return path
+
+  def fetch_all(self, dl_manager, name: str, what: str) -> list[pathlib.Path]:
+    """Downloads the files of `url_infos` and compares their checksums.
 
     Args:
       dl_manager: TFDS download manager; it compares the checksum.
-      name: name of the file, for the error.
-      what: content of the file (`CIFAR-10`), for the error.
+      name: name of the file, or of a folder for all files, for the error.
+      what: content of the files (`CIFAR-10`), for the error.
 
     Raises:
       UserError: the download failed; the message tells how to do without it.
     """
-    url, = self.url_infos
+    urls = list(self.url_infos)
     logging.getLogger('urllib3').setLevel(logging.ERROR)
     try:
       # Without a network, TFDS would try again for many minutes.
-      request = urllib.request.Request(url, method='HEAD')
+      request = urllib.request.Request(urls[0], method='HEAD')
       urllib.request.urlopen(request, timeout=_ANSWER_SECONDS).close()
-      return pathlib.Path(dl_manager.download(url))
+      return [pathlib.Path(dl_manager.download(url)) for url in urls]
     except Exception as e:
       raise UserError(
           f'{self.absent}, and {what} could not be downloaded '
           f'({type(e).__name__}): set TFDS_DATA_DIR to a folder that has it, '
-          f'or fetch {url} by other means and run python -m data_prep '
-          f'--task={self.task_name} --source=.../{name}.') from e
+          f'or fetch {" and ".join(urls)} by other means and run python -m '
+          f'data_prep --task={self.task_name} --source=.../{name}.') from e
 
   def check_files(self) -> None:
     """Counts the records of each split, without reading them, and checks it.

@@ -22,6 +22,9 @@ def names(task: Task) -> tuple[str, ...]:
   if task.dataset == 'image':
     from data_prep.cifar import CLASSES
     return CLASSES
+  if task.dataset == 'ag_news':
+    from data_prep.ag_news import CLASSES
+    return CLASSES
   return YES_NO if task.num_classes == 2 else tuple(
       map(str, range(task.num_classes)))
 

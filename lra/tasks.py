@@ -134,6 +134,7 @@ TASKS = {t.name: t for t in (
          title='Retrieval'),
     Task('retrieval_rfc', 'retrieval', 'rfc', 4000, 257, 2, dual=True,
          title='RFC citations'),
+    Task('ag_news', 'ag_news', 'csv', 1024, 257, 4, title='AG News'),
     Task('image', 'image', 'lra', 1024, 257, 10, image=True, title='Image'),
     Task('image_mini', 'image', 'mini', 256, 257, 10, mini=True, image=True,
          title='Image mini'),
