@@ -131,8 +131,6 @@ Known differences of `bert`:
   3e-5 or 5e-5) and the epochs (2, 3 or 4) to a search. Here they are 32, 2e-5
   and 3. The length is the 128 tokens of the released code.
 * Dropout: there an MLP has none after GELU, here it has.
-* Weight decay: there the rows of the embeddings decay too, as here; biases and
-  norms do not.
 * Adam: there without the correction of the first steps.
 * Validation: 6,000 examples of train, each third of an epoch.
 

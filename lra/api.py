@@ -12,6 +12,7 @@ import numpy as np
 from data_prep import encode
 from lra.data import batches, longer, prepared
 from lra.errors import UserError, choose
+from lra.experiment import vocabulary
 from lra.system import hub
 from lra.system.terminal import say
 from lra.training import extrapolation, program, provenance, restore
@@ -76,6 +77,9 @@ class Trained:
     if not examples:
       return []
     split = encode.split(task, examples)
+    words = vocabulary.of(self.program.experiment)
+    if words:
+      split = words.split(split, self.program.objective.seq_len)
     names = encode.names(task)
     return [Prediction(int(p.argmax()), names[int(p.argmax())], p)
             for p in self._probabilities(split)]
@@ -95,8 +99,7 @@ class Trained:
       UserError: there is no such split, its data cannot be prepared, or
         `same_data` is set and the data is other data.
     """
-    data = prepared.load(
-        self.config.task, data_dir or self.config.data_dir or None)
+    data = vocabulary.load(self.program.experiment, data_dir)
     other = self._other_than(data)
     if other and same_data:
       raise UserError(f'{other}: set TFDS_DATA_DIR to the folder of its data.')

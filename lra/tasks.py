@@ -61,6 +61,11 @@ class Task:
     """Returns 'full', 'mini' or 'probe': its part of the leaderboard."""
     return 'probe' if self.probe else 'mini' if self.mini else 'full'
 
+  @property
+  def text(self) -> bool:
+    """Returns whether documents are UTF-8, which a tokenizer may split."""
+    return self.dataset in ('text', 'ag_news')
+
   def scaled(self, accuracy: float) -> float:
     """Returns an accuracy on a scale from 0 (guessing a class) to 1.
 

@@ -8,6 +8,7 @@ from lra import files
 from lra.cli import repeat
 from lra.config import identity
 from lra.errors import UserError
+from lra.experiment import vocabulary
 from lra.records import result
 from lra.report import card, publish
 from lra.system import hub
@@ -47,11 +48,13 @@ def export(folder: pathlib.Path, run: pathlib.Path,
   config = identity.without_paths(files.read_json(run / 'config.json'))
   recorded = publish.shared(recorded)
   scored = {'params': trained.params, 'constants': trained.constants}
+  words = vocabulary.of(trained.program.experiment)
   forward, any_batch = stablehlo.forward(trained.program, scored)
   shape, dtype = trained.program.objective.shapes(
       *([] if any_batch else [1]))['tokens']
   size = ', '.join([*['batch'] * any_batch, *map(str, shape)])
   files.write_folder(folder, {
+      **(words.contents() if words else {}),
       'config.json': _json(config),
       'result.json': _json(recorded.fields),
       'env.json': _json({

@@ -60,8 +60,11 @@ def _flags(run, made):
   wanted = _wanted(run)
   if run.config.get('init_source') and not (
       wanted['init_from'] or wanted['pretrain.objective']):
-    raise UserError('it starts from a run whose folder is not recorded, of the '
-                    f'config {run.config["init_source"]}.')
+    raise UserError('it starts from parameters whose folder is not recorded, '
+                    f'{run.config["init_source"]}.')
+  if run.config.get('tokenizer_source'):
+    raise UserError('the folder of its tokenizer is not recorded, whose hash '
+                    f'is {run.config["tokenizer_source"]}.')
   # Seeds share the cached config, unless a file derives fields from the seed.
   changes = {'seed': run.seed} if _follows_seed(run.model) else {}
   for _ in range(_ROUNDS):
@@ -95,11 +98,11 @@ def _shown(flags):
 def _fields(run: Result) -> dict[str, Any]:
   """Returns {dotted field: value} of its config, without those of one user.
 
-  The program sets `init_source` itself.
+  The program sets `init_source` and `tokenizer_source` itself.
   """
   sized = identity.with_sizes(identity.flatten(run.config))
   return {name: value for name, value in sized.items()
-          if name not in ('data_dir', 'init_source')}
+          if name not in ('data_dir', 'init_source', 'tokenizer_source')}
 
 
 def _wanted(run):

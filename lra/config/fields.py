@@ -92,8 +92,8 @@ FIELDS = {
         '', 'A finished run, whose parameters the run starts with: its '
         'directory, a checkpoint in it, or its config, such as '
         'configs/simpletron.py:listops_mini train.steps=2000. {seed} in a path '
-        'stands for the seed; a config has the same seed. Empty means fresh '
-        'parameters.', before=''),
+        'stands for the seed; a config has the same seed. Or the folder of a '
+        'BERT of Hugging Face. Empty means fresh parameters.', before=''),
     'init_rules': Field(
         (), 'With init_from, pairs of a regular expression and a name in the '
         'source. The first expression that matches the whole name of an array '
@@ -102,7 +102,14 @@ FIELDS = {
         before=()),
     'init_source': Field(
         '', 'Set by the program: the hash of the config of init_from, and its '
-        'checkpoint if init_from names one.', before=''),
+        'checkpoint if init_from names one; or the hash of the weights of a '
+        'BERT.', before=''),
+    'tokenizer': Field(
+        '', 'A vocabulary of word pieces: vocab.txt, tokenizer.json or a '
+        'folder with one of them. Empty means that of the BERT in init_from; '
+        'without one, the tokens of a text are its bytes.', before=''),
+    'tokenizer_source': Field(
+        '', 'Set by the program: the hash of the vocabulary.', before=''),
 
     'mesh.data': Field(
         -1, 'Number of devices that share the examples of a microbatch. -1 '

@@ -16,7 +16,7 @@ from typing import Any
 from lra.config import fields
 
 # Fields that describe a machine or a repetition, not an experiment.
-MACHINE_FIELDS = ('seed', 'data_dir', 'init_from', 'mesh')
+MACHINE_FIELDS = ('seed', 'data_dir', 'init_from', 'tokenizer', 'mesh')
 # Hardware settings: they change the speed, memory and files of a run, but no
 # score. They are in the hash, since a run resumes with the same ones; rows of
 # the leaderboard do not depend on them.
@@ -122,7 +122,8 @@ def without_paths(config: dict) -> dict:
   `init_from` stays if it names a config: then anyone can train that run.
   """
   kept = config.get('init_from', '')
-  public = {'data_dir': '', 'init_from': kept if names_config(kept) else ''}
+  public = {'data_dir': '', 'tokenizer': '',
+            'init_from': kept if names_config(kept) else ''}
   return {**config, **{name: value for name, value in public.items()
                        if name in config}}
 

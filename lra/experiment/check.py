@@ -222,6 +222,12 @@ def _check_task(config):
     raise UserError(
         f'config.seq_len={L} is not possible with config.train.augment=True, '
         'which needs whole images: set it to 0.')
+  for name in ('tokenizer', 'encoder.vocab_size'):
+    value = config.encoder.vocab_size if '.' in name else config.tokenizer
+    if value and not task.text:
+      raise UserError(f'config.{name}={value} means nothing to {task.name}, '
+                      'which has no texts of one document: leave it out.')
+  paths.local(config.tokenizer, 'config.tokenizer')
   if task.probe and L not in (0, task.seq_len):
     raise UserError(
         f'config.seq_len={L} is not possible: {task.name} queries tokens '

@@ -19,7 +19,7 @@ from configs import base
 from lra import models, objectives, paths, tasks
 from lra.config import identity
 from lra.errors import UserError
-from lra.experiment import check, loader, source
+from lra.experiment import bert, check, loader, source, vocabulary
 from lra.nn import state
 from lra.nn.encoder import Encoder
 from lra.tasks import Task
@@ -143,6 +143,12 @@ def resolve(config: ConfigDict, *, made_by: str = '',
   if (config.init_from or config.pretrain.objective) and (
       not config.init_source):
     config.init_source = source.fingerprint(config)
+    if bert.made(config.init_source):
+      bert.check(config, source.folder(config))
+  if not config.tokenizer_source:
+    config.tokenizer_source = vocabulary.fingerprint(config)
+  if config.encoder.vocab_size:
+    task = dataclasses.replace(task, vocab_size=config.encoder.vocab_size)
   objective = made(config, task, config.seq_len or task.seq_len)
   encoder = _encoder(config, objective)
   objective.check(encoder)
@@ -172,8 +178,7 @@ def _encoder(config, objective):
         f'which sees no other token in {config.model.name}: choose mean or '
         'last.')
   return Encoder(
-      mixer=mixer,
-      vocab_size=settings.vocab_size or objective.task.vocab_size,
+      mixer=mixer, vocab_size=objective.task.vocab_size,
       num_layers=settings.num_layers, width=settings.width,
       conv_width=settings.conv_width,
       mlp_width=settings.mlp_width, dropout=settings.dropout,

@@ -8,7 +8,7 @@ from lra import files, paths
 from lra.config import grid, identity
 from lra.config.fields import FIELDS
 from lra.errors import UserError
-from lra.experiment import loader
+from lra.experiment import bert, loader
 
 
 def experiment(config):
@@ -57,7 +57,7 @@ def fingerprint(config) -> str:
   """Returns the value of `config.init_source`.
 
   It is the hash of the source's config, and the checkpoint if the path names
-  one. Runs with different seeds have one hash, so the runs that start from them
+  one; for a BERT it is the hash of its weights. Runs with different seeds have one hash, so the runs that start from them
   share a row of the leaderboard. The path does not matter.
 
   Raises:
@@ -77,6 +77,8 @@ def of_path(path: pathlib.Path) -> str:
   if not path.exists():
     raise UserError(f'config.init_from: {path} does not exist: train that run '
                     'first.')
+  if bert.settings(path):
+    return bert.fingerprint(path)
   run_folder, kind, step = place(path)
   if step is None and not (run_folder / 'result.json').exists():
     raise UserError(
@@ -102,6 +104,6 @@ def place(folder):
       return run_folder, kind, int(step) if step else None
   raise UserError(
       f'{folder} is not the directory of a run, nor a checkpoint in one, nor '
-      'a folder that --export wrote: give a directory with a config.json, '
+      'a folder that --export wrote, nor that of a BERT: give a directory with a config.json, '
       'such as runs/listops_mini/simpletron/<config hash>-s0, or its '
       'checkpoints/best, checkpoints/last or a step in one of these.')

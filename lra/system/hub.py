@@ -16,19 +16,20 @@ _NAME = r'[\w-][\w.-]*/[\w-][\w.-]*'
 _MOST = 200  # most letters of an error of the library
 
 
-def need(library: str, what: str) -> types.ModuleType:
-  """Imports a library of the extra `hub`.
+def need(library: str, what: str, extra: str = 'hub') -> types.ModuleType:
+  """Imports a library of an extra.
 
   Args:
     library: its module.
     what: the file, flag or name that needs it.
+    extra: the extra; '' if none has it.
 
   Raises:
     UserError: it is not installed.
   """
   if importlib.util.find_spec(library.partition('.')[0]) is None:
     raise UserError(f'{what} needs {library}, which is not installed: '
-                    f'{paths.extra("hub")}.')
+                    f'{paths.extra(extra) if extra else "install it"}.')
   return importlib.import_module(library)
 
 

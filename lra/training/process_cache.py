@@ -7,6 +7,7 @@ from typing import Any
 
 from lra.config import identity
 from lra.data import prepared
+from lra.experiment import vocabulary
 
 # Fields that compiled steps take as arguments or do not use.
 _GIVEN = ('seed', 'data_dir', 'train.learning_rate', 'train.weight_decay',
@@ -38,10 +39,13 @@ class ProcessCache:
       return self._made[name]
 
   def data(self, experiment) -> prepared.Prepared:
-    """Returns an experiment's data set; raises as `prepared.load`."""
-    task, folder = experiment.task.name, experiment.config.data_dir or None
-    return self.once(f'data of {task} in {folder}',
-                     lambda: prepared.load(task, folder))
+    """Returns an experiment's data set; raises as `vocabulary.load`."""
+    config = experiment.config
+    words = config.tokenizer_source and (
+        f'{config.tokenizer_source} {experiment.objective.seq_len}')
+    return self.once(
+        f'data of {config.task} in {config.data_dir or None} {words}',
+        lambda: vocabulary.load(experiment))
 
 
 def step_key(program) -> str:

@@ -16,7 +16,7 @@ from lra.config import identity
 from lra.data import batches, longer, prepared
 from lra.data.prefetch import Prefetch
 from lra.errors import UserError
-from lra.experiment import source
+from lra.experiment import source, vocabulary
 from lra.experiment.experiment import Experiment
 from lra.records import baselines
 from lra.records.result import MIXER_STD, Result
@@ -194,6 +194,9 @@ class Trainer:
       files.write_json(path, {
           **machine.environment(), **self.identity, 'data_fingerprint': ours,
           'data_origin': self.data.info.get('origin')})
+      words = vocabulary.of(self.program.experiment)
+      files.write_all({self.run.folder / name: content for name, content in (
+          words.contents() if words else {}).items()})
 
   @signals.at_once()
   def compile(self) -> None:

@@ -1,6 +1,7 @@
 """Starts a run from the parameters of another.
 
-The config names the source: `config.init_from` or `config.pretrain`.
+The config names the source: `config.init_from` or `config.pretrain`. Or the
+source is a BERT in a folder of Hugging Face; see `lra.experiment.bert`.
 `config.init_rules` decides for each array of the new model. The first rule
 whose regular expression matches the whole name counts. It names an array of the
 source, or is None for a fresh array. Names are like
@@ -18,7 +19,7 @@ import jax
 import numpy as np
 
 from lra.errors import UserError
-from lra.experiment import source
+from lra.experiment import bert, source
 from lra.training import matching, optim, restore
 from lra.training.program import Program
 
@@ -80,7 +81,7 @@ class WarmStart:
     rows += [(name, 'fresh', '') for name in self.fresh]
     rows += [(name, 'dropped', '') for name in self.dropped]
     joined = collections.Counter(
-        tuple(re.sub(r'block_\d+', 'block_*', part) for part in row)
+        tuple(re.sub(r'(block_|layer\.)\d+', r'\1*', part) for part in row)
         for row in rows)
     width = max(len(name) for name, _, _ in joined)
     return '\n'.join(
@@ -108,11 +109,14 @@ def read(config, program: Program) -> WarmStart:
   found = source.of_path(folder)
   if found != config.init_source:
     raise UserError(
-        f'config.init_from={folder} is a run of the config {found}, but '
+        f'config.init_from={folder} is now {found}, but '
         f'{config.init_source} is expected: give all seeds runs of one config.')
+  ours = names_of(program.state_shape.params, program.state_shape.constants)
+  if bert.made(found):
+    theirs, given = bert.tensors(folder), tuple(config.init_rules)
+    return choose((*given, *bert.rules(ours, theirs, given)), ours, theirs)
   _, scored, _ = restore.scored(folder)
   theirs = names_of(scored['params'], scored['constants'])
-  ours = names_of(program.state_shape.params, program.state_shape.constants)
   rules = config.init_rules or (
       _ENCODER if config.pretrain.objective else (_SAME,))
   return choose(tuple(rules), ours, theirs)

@@ -1,0 +1,170 @@
+"""Word pieces: splits texts by the vocabulary of a BERT.
+
+Source: Wu et al. 2016, arXiv 1609.08144, section 4.1, in the form of the
+released code of BERT (Devlin et al. 2018, arXiv 1810.04805): words and
+punctuation are separated, and each word is split into the longest pieces of the
+vocabulary from its start. The library `tokenizers` does this.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import pathlib
+
+import numpy as np
+
+from data_prep.content import Split
+from lra import files
+from lra.data.prepared import Prepared
+from lra.errors import UserError
+from lra.system import hub
+
+# A folder may have either; the first one counts.
+NAMES = ('tokenizer.json', 'vocab.txt')
+_SETTINGS = 'tokenizer_config.json'
+_PAD, _NEEDED = '[PAD]', ('[UNK]', '[CLS]', '[SEP]')
+_LARGEST = 2**15 - 1  # ids are int16
+_TEXTS_AT_ONCE = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+  """The vocabulary of a tokenizer for word pieces.
+
+  Attributes:
+    pieces: the piece of each id; id 0 is padding.
+    lowercase: whether texts are lower-cased, and accents removed.
+  """
+  pieces: tuple[str, ...]
+  lowercase: bool
+
+  @functools.cached_property
+  def sha256(self) -> str:
+    """Hex digest of the pieces and of `lowercase`."""
+    return hashlib.sha256(
+        json.dumps([self.lowercase, *self.pieces]).encode()).hexdigest()
+
+  def contents(self) -> dict[str, bytes]:
+    """Returns {name: content} of the files that `read` makes it from."""
+    return {'vocab.txt': ''.join(f'{p}\n' for p in self.pieces).encode(),
+            _SETTINGS: json.dumps({'do_lower_case': self.lowercase}).encode()}
+
+  def split(self, split: Split, length: int) -> Split:
+    """Turns the bytes of a split into word pieces.
+
+    Each document becomes [CLS], its pieces and [SEP]. A longer one is cut to
+    `length` tokens.
+
+    Args:
+      split: documents of UTF-8, without pairs. Bytes that are not UTF-8 count
+        as the replacement character.
+      length: largest number of tokens.
+
+    Returns:
+      The same examples with codes uint16; a code is the id minus one.
+
+    Raises:
+      UserError: the library `tokenizers` is missing.
+    """
+    made = self._tokenizer(length)
+    ids = []
+    for start in range(0, len(split), _TEXTS_AT_ONCE):
+      texts = [split.document(i).decode(errors='replace') for i in range(
+          start, min(start + _TEXTS_AT_ONCE, len(split)))]
+      ids += [np.array(e.ids, np.uint16) for e in made.encode_batch(texts)]
+    lengths = np.array([len(document) for document in ids], np.int64)
+    return dataclasses.replace(
+        split, tokens=np.concatenate([np.zeros(0, np.uint16), *ids]) - 1,
+        offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
+
+  def prepared(self, data: Prepared, length: int) -> Prepared:
+    """Returns a data set in word pieces; its fingerprint covers the vocabulary.
+    """
+    both = f'{data.fingerprint} {self.sha256}'.encode()
+    return Prepared(
+        {name: self.split(part, length) for name, part in data.splits.items()},
+        hashlib.sha256(both).hexdigest(),
+        {**data.info, 'vocabulary': self.sha256})
+
+  def _tokenizer(self, length):
+    library = hub.need('tokenizers', 'A vocabulary of word pieces', 'bert')
+    # No piece is registered as a special token, so a text cannot contain one.
+    number = {piece: i for i, piece in enumerate(self.pieces)}
+    made = library.Tokenizer(
+        library.models.WordPiece(number, unk_token='[UNK]'))
+    made.normalizer = library.normalizers.BertNormalizer(
+        lowercase=self.lowercase)
+    made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    made.post_processor = library.processors.BertProcessing(
+        *((name, number[name]) for name in ('[SEP]', '[CLS]')))
+    made.enable_truncation(length)
+    return made
+
+
+def read(place: str | os.PathLike) -> Vocabulary:
+  """Reads the vocabulary of a folder of Hugging Face, or of one of its files.
+
+  Args:
+    place: a folder with `tokenizer.json` or `vocab.txt`, or such a file.
+      `tokenizer_config.json` beside `vocab.txt` may set `do_lower_case`.
+
+  Raises:
+    UserError: there is no such file, or it is no vocabulary of a BERT.
+  """
+  folder = pathlib.Path(place)
+  path = folder
+  if folder.is_dir():
+    path = next((folder / name for name in NAMES if (folder / name).exists()),
+                folder / NAMES[-1])
+  else:
+    folder = path.parent
+  try:
+    if path.suffix == '.json':
+      pieces, lowercase = _of_tokenizer(files.read_json(path))
+    else:
+      pieces = files.read(path).decode().replace('\r\n', '\n').split('\n')
+      pieces = pieces[:-1] if pieces[-1] == '' else pieces
+      settings = files.read_json(folder / _SETTINGS)
+      lowercase = (settings or {}).get('do_lower_case', True)
+  except OSError as e:
+    raise UserError(f'{path} cannot be read ({e.strerror}): give the folder of '
+                    'a BERT, with vocab.txt or tokenizer.json.') from e
+  except (ValueError, KeyError, TypeError, AttributeError) as e:
+    raise UserError(f'{path} is no vocabulary of word pieces ({e}): give that '
+                    'of a BERT.') from e
+  problem = _problem(pieces, lowercase)
+  if problem:
+    raise UserError(f'{path} {problem}: give the vocabulary of a BERT.')
+  return Vocabulary(tuple(pieces), lowercase)
+
+
+def _of_tokenizer(values):
+  """Returns pieces and lowercase of a tokenizer.json; raises ValueError."""
+  model, normalizer = values['model'], values['normalizer']
+  if model.get('type', 'WordPiece') != 'WordPiece':
+    raise ValueError(f'its model is {model["type"]}')
+  if normalizer['type'] != 'BertNormalizer' or (
+      normalizer.get('strip_accents') not in (None, normalizer['lowercase'])):
+    raise ValueError('its normalizer is not that of BERT')
+  vocabulary = model['vocab']
+  pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+  if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
+    raise ValueError('its ids have gaps')
+  return pieces, normalizer['lowercase']
+
+
+def _problem(pieces, lowercase):
+  """Returns why these make no vocabulary; '' if they do."""
+  missing = [name for name in _NEEDED if name not in pieces]
+  if missing:
+    return f'lacks the piece {missing[0]}'
+  if pieces[0] != _PAD:
+    return f'has {pieces[0]!r} as its first piece instead of {_PAD}'
+  if len(set(pieces)) < len(pieces):
+    return 'has a piece twice'
+  if len(pieces) > _LARGEST:
+    return f'has {len(pieces):,} pieces, more than {_LARGEST:,}'
+  return '' if isinstance(lowercase, bool) else (
+      'has a do_lower_case that is not true or false')

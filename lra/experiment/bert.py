@@ -1,0 +1,212 @@
+"""Reads a BERT from a folder in the form of Hugging Face.
+
+The folder has `config.json` and `model.safetensors` or `pytorch_model.bin`.
+Source of the model: Devlin et al. 2018, arXiv 1810.04805; names of its tensors:
+those of `transformers`. A linear layer there stores W as [out, in], here as
+[in, out], and with heads as [D, H, Dh] or [H, Dh, D].
+"""
+
+import functools
+import hashlib
+import os
+import pathlib
+import re
+
+import numpy as np
+
+from lra import files
+from lra.errors import UserError
+from lra.system import hub
+
+# How `config.init_source` begins if `init_from` is a BERT.
+_PREFIX = 'bert-'
+WEIGHTS = ('model.safetensors', 'pytorch_model.bin')
+# Field of our config -> entry of config.json with its value.
+_SAME = {
+    'encoder.num_layers': 'num_hidden_layers', 'encoder.width': 'hidden_size',
+    'encoder.mlp_width': 'intermediate_size',
+    'model.num_heads': 'num_attention_heads',
+    'encoder.vocab_size': 'vocab_size',
+    'encoder.max_positions': 'max_position_embeddings',
+    'encoder.token_types': 'type_vocab_size',
+    'encoder.norm_eps': 'layer_norm_eps'}
+# Field -> its value in every BERT.
+_FIXED = {
+    'encoder.norm': 'layer', 'encoder.norm_place': 'post',
+    'encoder.norm_embedding': True, 'encoder.block': 'mlp',
+    'encoder.inputs': 'ids', 'encoder.positions': 'learned'}
+_GELU = {'gelu': 'exact', 'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh'}
+_LAYER, _THERE = r'encoder/block_(\d+)/', r'encoder.layer.\1.'
+# Our module -> theirs. The last parts of the names are those of _PARTS.
+_MODULES = {
+    'encoder/norm_embedding': 'embeddings.LayerNorm',
+    **{f'{_LAYER}mixer/{name}': f'{_THERE}attention.self.{name}'
+       for name in ('query', 'key', 'value')},
+    f'{_LAYER}mixer/out': f'{_THERE}attention.output.dense',
+    f'{_LAYER}norm_mixer': f'{_THERE}attention.output.LayerNorm',
+    f'{_LAYER}mlp/up': f'{_THERE}intermediate.dense',
+    f'{_LAYER}mlp/down': f'{_THERE}output.dense',
+    f'{_LAYER}norm_mlp': f'{_THERE}output.LayerNorm',
+    'head/pooler': 'pooler.dense', 'head/logits': 'classifier'}
+_PARTS = {'kernel': 'weight', 'scale': 'weight', 'bias': 'bias'}
+# Our array -> their tensor.
+_ARRAYS = {
+    'encoder/embedding/embedding': 'embeddings.word_embeddings.weight',
+    'encoder/positions': 'embeddings.position_embeddings.weight',
+    'encoder/token_types': 'embeddings.token_type_embeddings.weight',
+    **{f'{module}/{part}': f'{theirs}.{named}'
+       for module, theirs in _MODULES.items()
+       for part, named in _PARTS.items()}}
+# Modules that a model without a classifier may lack.
+_OPTIONAL = ('pooler.', 'classifier.')
+
+
+def made(init_source: str) -> bool:
+  """Returns whether a value of `config.init_source` is that of a BERT."""
+  return init_source.startswith(_PREFIX)
+
+
+def settings(folder: pathlib.Path) -> dict | None:
+  """Returns the config.json of a model of Hugging Face; None if it is no such.
+
+  Raises:
+    UserError: it is a model other than a BERT, or config.json is damaged.
+  """
+  path = folder / 'config.json'
+  values = files.read_json(path)
+  if not isinstance(values, dict) or 'model_type' not in values:
+    return None
+  kind = values['model_type']
+  if kind != 'bert' or values.get('is_decoder'):
+    raise UserError(f'{path} describes a model of the type {kind}, not an '
+                    'encoder of the type bert: give the folder of a BERT.')
+  positions = values.get('position_embedding_type', 'absolute')
+  if positions != 'absolute' or values.get('hidden_act') not in _GELU:
+    raise UserError(
+        f'{path} has position_embedding_type={positions} and hidden_act='
+        f'{values.get("hidden_act")}: give a BERT with absolute positions and '
+        f'one of {", ".join(_GELU)}.')
+  return values
+
+
+def fingerprint(folder: pathlib.Path) -> str:
+  """Returns `bert-` and the hash of the file of weights.
+
+  Raises:
+    UserError: there is no such file.
+  """
+  path = _weights(folder)
+  about = os.stat(path)
+  return _PREFIX + _digest(path, about.st_size, about.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _digest(path, *_):
+  with open(path, 'rb') as f:
+    return hashlib.file_digest(f, 'sha256').hexdigest()[:16]
+
+
+def _weights(folder):
+  for name in WEIGHTS:
+    if (folder / name).is_file():
+      return folder / name
+  raise UserError(f'{folder} has neither {" nor ".join(WEIGHTS)}: save the '
+                  'model there with save_pretrained of transformers.')
+
+
+def check(config, folder: pathlib.Path) -> None:
+  """Checks that the encoder of a config is that of a BERT.
+
+  The mixer may be any. The pooling and the classifier may differ too.
+
+  Raises:
+    UserError: it is not; the message has the flags that make it so.
+  """
+  theirs = settings(folder)
+  wanted = dict(_FIXED, **{'encoder.gelu': _GELU[theirs['hidden_act']]})
+  for field, name in _SAME.items():
+    if name not in theirs:
+      raise UserError(f'{folder / "config.json"} lacks {name}: restore it.')
+    wanted[field] = theirs[name]
+  differ = []
+  for field, value in wanted.items():
+    group, _, name = field.partition('.')
+    if name in config[group] and config[group][name] != value:
+      differ.append(f'--config.{field}={value}')
+  if differ:
+    raise UserError(f'config.init_from={folder} is a BERT with other settings '
+                    f'than the config: add {" ".join(differ)}.')
+
+
+def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns {name: float32 array} of a BERT, with axes as they are here.
+
+  Names are those of BertModel: without `bert.` at the start, and with LayerNorm's
+  `weight` and `bias` for `gamma` and `beta` of older files.
+
+  Raises:
+    UserError: the file of weights cannot be read, or a library is missing.
+  """
+  path, heads = _weights(folder), settings(folder)['num_attention_heads']
+  found = {}
+  for name, value in _read(path).items():
+    name = name.removeprefix('bert.')
+    name = re.sub(r'LayerNorm\.gamma$', 'LayerNorm.weight', name)
+    name = re.sub(r'LayerNorm\.beta$', 'LayerNorm.bias', name)
+    found[name] = _turned(name, np.asarray(value), heads)
+  return found
+
+
+def _read(path):
+  if path.suffix == '.safetensors':
+    hub.need('safetensors', str(path), 'bert')
+    from safetensors import SafetensorError, numpy
+    try:
+      return numpy.load_file(path)
+    except (SafetensorError, KeyError, OSError) as e:
+      raise UserError(f'{path} is damaged ({e}): copy it again.') from e
+  torch = hub.need('torch', str(path), '')
+  try:
+    found = torch.load(path, map_location='cpu', weights_only=True)
+    return {name: value.float().numpy() for name, value in found.items()}
+  except Exception as e:  # unpickling a damaged file may raise any error
+    raise UserError(f'{path} is damaged ({type(e).__name__}): copy it again.'
+                    ) from e
+
+
+def _turned(name, value, heads):
+  """Returns a tensor of theirs with the axes and the dtype of ours."""
+  value = value.astype(np.float32)
+  if value.ndim == 2 and 'embeddings' not in name:
+    value = value.T
+  # A tensor of another shape stays as it is: `choose` refuses it by name.
+  if '.attention.self.' in name and value.shape[-1] % heads == 0:
+    return value.reshape(*value.shape[:-1], heads, -1)
+  if name.endswith('attention.output.dense.weight') and (
+      value.shape[0] % heads == 0):
+    return value.reshape(heads, -1, value.shape[-1])
+  return value
+
+
+def rules(ours, theirs, before: tuple = ()) -> tuple[tuple[str, str | None], ...]:
+  """Returns a rule for each array of ours that earlier rules leave out.
+
+  Args:
+    ours: names of the arrays of a new model.
+    theirs: names of the tensors of a BERT.
+    before: the earlier rules, `config.init_rules`.
+
+  Returns:
+    Pairs of an expression for the whole name, and a tensor or None.
+  """
+  found = []
+  for name in ours:
+    if any(re.fullmatch(pattern, name) for pattern, _ in before):
+      continue
+    origin = next((match.expand(template) for pattern, template in
+                   _ARRAYS.items() if (match := re.fullmatch(pattern, name))),
+                  None)
+    if origin and origin not in theirs and origin.startswith(_OPTIONAL):
+      origin = None
+    found.append((re.escape(name), origin))
+  return tuple(found)
