@@ -141,8 +141,8 @@ def check(config, folder: pathlib.Path) -> None:
 def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
   """Returns {name: float32 array} of a BERT, with axes as they are here.
 
-  Names are those of BertModel: without `bert.` at the start, and with LayerNorm's
-  `weight` and `bias` for `gamma` and `beta` of older files.
+  Names are those of BertModel, without `bert.` at the start. The norms of older
+  files have `gamma` and `beta`, which become `weight` and `bias`.
 
   Raises:
     UserError: the file of weights cannot be read, or a library is missing.
@@ -188,7 +188,8 @@ def _turned(name, value, heads):
   return value
 
 
-def rules(ours, theirs, before: tuple = ()) -> tuple[tuple[str, str | None], ...]:
+def rules(ours, theirs, before: tuple = ()
+          ) -> tuple[tuple[str, str | None], ...]:
   """Returns a rule for each array of ours that earlier rules leave out.
 
   Args:

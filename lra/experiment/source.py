@@ -57,8 +57,9 @@ def fingerprint(config) -> str:
   """Returns the value of `config.init_source`.
 
   It is the hash of the source's config, and the checkpoint if the path names
-  one; for a BERT it is the hash of its weights. Runs with different seeds have one hash, so the runs that start from them
-  share a row of the leaderboard. The path does not matter.
+  one; for a BERT it is the hash of its weights. Runs with different seeds have
+  one hash, so the runs that start from them share a row of the leaderboard. The
+  path does not matter.
 
   Raises:
     UserError: the path is not that of a run, or the words make no config.
@@ -104,6 +105,6 @@ def place(folder):
       return run_folder, kind, int(step) if step else None
   raise UserError(
       f'{folder} is not the directory of a run, nor a checkpoint in one, nor '
-      'a folder that --export wrote, nor that of a BERT: give a directory with a config.json, '
-      'such as runs/listops_mini/simpletron/<config hash>-s0, or its '
-      'checkpoints/best, checkpoints/last or a step in one of these.')
+      'a folder that --export wrote, nor that of a BERT: give a directory with '
+      'a config.json, such as runs/listops_mini/simpletron/<config hash>-s0, '
+      'or its checkpoints/best, checkpoints/last or a step in one of these.')

@@ -4,8 +4,11 @@ A run with a tokenizer keeps a copy of the vocabulary in its directory. So it
 can be evaluated, exported and resumed without the folder it was read from.
 """
 
+import pathlib
+
 from lra.data import prepared, wordpiece
 from lra.errors import UserError
+from lra.experiment import bert, source
 
 
 def fingerprint(config) -> str:
@@ -72,7 +75,8 @@ def load(experiment, data_dir=None) -> prepared.Prepared:
 
 
 def _place(config):
-  """Returns the path of the vocabulary that a config names, or ''."""
-  from lra.experiment import bert
-  return config.tokenizer or (
-      config.init_from if bert.made(config.init_source) else '')
+  """Returns the path of the vocabulary that a config names, or None."""
+  if config.tokenizer:
+    return pathlib.Path(config.tokenizer)
+  there = bert.made(config.init_source) and config.init_from
+  return source.folder(config) if there else None

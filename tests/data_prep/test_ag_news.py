@@ -1,0 +1,127 @@
+"""Tests of AG News, read from tables, an archive or the network."""
+
+import collections
+import hashlib
+import pathlib
+import shutil
+import socket
+import tarfile
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep import ag_news, encode
+from lra import tasks
+from lra.data import prepared
+from lra.errors import UserError
+
+FIXTURE = pathlib.Path(__file__).parents[1] / 'fixtures' / 'ag_news'
+WORDS = {'World': 'accord', 'Sports': 'goal', 'Business': 'jets',
+         'Sci/Tech': 'patch'}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+  """Expects the sizes of the fixture."""
+  monkeypatch.setattr(ag_news, 'SIZES', {'train': 12, 'test': 4})
+  monkeypatch.setattr(ag_news, 'VAL_EXAMPLES', 4)
+
+
+def documents(split):
+  return [split.document(i).decode() for i in range(len(split))]
+
+
+def test_items_keep_their_text_and_class(tmp_path):
+  data = prepared.load('ag_news', tmp_path, FIXTURE)
+  names = encode.names(tasks.get('ag_news'))
+  both = {text: names[label] for name in ('train', 'val') for text, label in
+          zip(documents(data.splits[name]), data.splits[name].labels,
+              strict=True)}
+  assert len(both) == 12
+  for name, word in WORDS.items():
+    assert [n for text, n in both.items() if word in text] == [name]
+  assert ('Keeper saves two penalties in final The "old" keeper, 38, stopped '
+          'two shots, and his side won the cup.') in both
+  assert 'Café chain to open 200 shops The chain said it would hire 3,000 ' \
+      'people by spring.' in both
+  assert documents(data.splits['test'])[3] == (
+      'Telescope sees faint moon The moon is 9 km wide\\and very dark.')
+  assert {name: np.bincount(split.labels).tolist() for name, split in
+          data.splits.items()} == {
+              'train': [2] * 4, 'val': [1] * 4, 'test': [1] * 4}
+  assert 'other bytes' in data.info['origin']
+
+
+def test_folder_and_archive_give_the_same(tmp_path):
+  archive = tmp_path / 'ag_news_csv.tar.gz'
+  with tarfile.open(archive, 'w:gz') as made:
+    made.add(FIXTURE, 'ag_news_csv')
+  inside = tmp_path / 'unpacked'
+  shutil.copytree(FIXTURE, inside / 'ag_news_csv')
+  found = {prepared.load('ag_news', tmp_path / f'{i}', source).fingerprint
+           for i, source in enumerate((FIXTURE, archive, inside))}
+  assert len(found) == 1
+
+
+def test_the_official_tables_are_known_by_their_hash(tmp_path, monkeypatch):
+  monkeypatch.setattr(ag_news, 'TABLES', {
+      split: (0, hashlib.sha256(
+          (FIXTURE / f'{split}.csv').read_bytes()).hexdigest())
+      for split in ('train', 'test')})
+  data = prepared.load('ag_news', tmp_path, FIXTURE)
+  assert data.info['origin'] == ag_news.ORIGIN
+
+
+@pytest.mark.parametrize('row, words', [
+    (b'"5","a","b"\n', 'Row 13 of train.csv'),
+    (b'"1","a"\n', 'Row 13 of train.csv'),
+    (b'"1","a","b"c"\n', 'Row 13 of train.csv'),
+    (b'"1","a","\xff"\n', 'train.csv'),
+    (b'"1","a","b"\n', '13 rows instead of 12')])
+def test_a_wrong_table_is_refused(tmp_path, row, words):
+  source = shutil.copytree(FIXTURE, tmp_path / 'source')
+  table = source / 'train.csv'
+  table.write_bytes(table.read_bytes() + row)
+  with pytest.raises(UserError, match=words) as e:
+    prepared.load('ag_news', tmp_path / 'data', source)
+  assert '\n' not in str(e.value)
+  assert not list(tmp_path.glob('data/*/*/1.0.0'))
+
+
+def test_a_folder_without_a_table_is_refused(tmp_path):
+  source = shutil.copytree(FIXTURE, tmp_path / 'source')
+  (source / 'test.csv').unlink()
+  with pytest.raises(UserError, match='test.csv.*train.csv and test.csv'):
+    prepared.load('ag_news', tmp_path / 'data', source)
+  with pytest.raises(UserError, match='absent does not exist'):
+    prepared.load('ag_news', tmp_path / 'data', tmp_path / 'absent')
+
+
+def test_without_a_network_the_error_names_the_source(tmp_path, monkeypatch):
+  with socket.socket() as s:  # no program listens at its port
+    s.bind(('127.0.0.1', 0))
+    info = next(iter(ag_news.AgNews.url_infos.values()))
+    url = f'http://127.0.0.1:{s.getsockname()[1]}/train.csv'
+    monkeypatch.setattr(ag_news.AgNews, 'url_infos', {url: info})
+    monkeypatch.setattr(
+        tfds.download.DownloadManager, 'download',
+        lambda *_: pytest.fail('TFDS was called; it would try for minutes'))
+    with pytest.raises(UserError, match='--source=.../ag_news_csv') as e:
+      prepared.load('ag_news', tmp_path / 'data')
+  assert '\n' not in str(e.value) and url in str(e.value)
+
+
+def test_downloaded_tables_are_told_apart(tmp_path, monkeypatch):
+  """Each address has the size and the hash of its own table."""
+  infos = ag_news.AgNews.url_infos
+  assert {url.rpartition('/')[2]: info.filename
+          for url, info in infos.items()} == {
+              'train.csv': 'train.csv', 'test.csv': 'test.csv'}
+  monkeypatch.setattr(
+      ag_news.AgNews, 'fetch_all', lambda *_: [
+          FIXTURE / info.filename for info in infos.values()])
+  data = prepared.load('ag_news', tmp_path)
+  count = collections.Counter(
+      {name: len(split) for name, split in data.splits.items()})
+  assert count == {'train': 8, 'val': 4, 'test': 4}
