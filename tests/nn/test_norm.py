@@ -53,12 +53,13 @@ def test_gradients_are_those_of_its_definition_in_float64():
 
 
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
-@pytest.mark.parametrize('said', [True, False])
-def test_it_is_that_of_flax(dtype, said):
+@pytest.mark.parametrize('said, eps', [(True, EPS), (False, 0.5)])
+def test_it_is_that_of_flax(dtype, said, eps):
   """Results equal Flax's bit for bit; gradients agree up to rounding."""
   params, x, dy = _case(dtype)
-  modules = [kind(dtype=dtype if said else None)
-             for kind in (LayerNorm, nn.LayerNorm)]
+  own = dtype if said else None
+  modules = [LayerNorm(dtype=own, eps=eps),
+             nn.LayerNorm(dtype=own, epsilon=eps)]
   shapes = [jax.eval_shape(m.init, jax.random.key(0), x) for m in modules]
   assert shapes[0] == shapes[1]
   (y, dparams, dx), (y_flax, *flax) = (
@@ -73,9 +74,9 @@ def test_it_is_that_of_flax(dtype, said):
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
 def _beside(params, x, dy, dx, dtype=None, interpret=True):
-  """Returns x and its norm on a GPU, and gradients of parameters and x."""
+  """Returns x and its norm on a GPU with eps = 0.5, and their gradients."""
   with kernels.target('gpu', interpret):
-    out, pull = jax.vjp(lambda params, x: LayerNorm(dtype=dtype).apply(
+    out, pull = jax.vjp(lambda params, x: LayerNorm(dtype, 0.5).apply(
         {'params': params}, x, beside=True), params, x)
     return out, *pull((dx, dy))
 
@@ -102,7 +103,7 @@ def test_beside_a_sum_on_a_gpu(shape, dtype):
   assert y.dtype == dtype and found.dtype == dtype
   x, dy, dx, scale, bias = (
       np.float64(a) for a in (x, dy, dx, params['scale'], params['bias']))
-  deviation = np.sqrt(x.var(-1, keepdims=True) + EPS)
+  deviation = np.sqrt(x.var(-1, keepdims=True) + 0.5)
   unit = (x - x.mean(-1, keepdims=True)) / deviation
   width = shape[-1]
   jacobian = (np.eye(width) - 1 / width
