@@ -25,9 +25,10 @@ FITTING_FIELDS = (
     'train.cpu_microbatch_size', 'train.cpu_eval_batch_size', 'train.lengths',
     'train.log_every', 'train.mixer_std', 'train.checkpoint_minutes',
     'encoder.remat')
-# Fields that a run may change without leaving its protocol: those above, and
-# those that affect the rounding.
-FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel')
+# Fields that a run may change without leaving its protocol: those above, those
+# that affect the rounding, and the vocabulary, which no protocol names.
+FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel',
+               'tokenizer_source')
 
 
 def flatten(config: dict, prefix: str = '') -> dict:
