@@ -77,7 +77,7 @@ def of_path(path: pathlib.Path) -> str:
   """
   if not path.exists():
     raise UserError(f'config.init_from: {path} does not exist: train that run '
-                    'first.')
+                    'first, or correct the path.')
   if bert.settings(path):
     return bert.fingerprint(path)
   run_folder, kind, step = place(path)

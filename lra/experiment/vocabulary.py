@@ -23,6 +23,10 @@ def fingerprint(config) -> str:
   place = _place(config)
   if not place:
     return ''
+  if 0 < config.seq_len < 3:
+    raise UserError(
+        f'config.seq_len={config.seq_len} leaves no room for a word between '
+        'the marks of its start and its end: set it to 3 or more.')
   found, size = wordpiece.read(place), config.encoder.vocab_size
   if size < len(found.pieces):
     raise UserError(

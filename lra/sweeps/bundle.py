@@ -32,7 +32,7 @@ from lra.system import signals
 
 MANIFEST = 'manifest.json'
 _FILES = ('config.json', 'env.json', 'metrics.jsonl', 'result.json',
-          'curves.png')
+          'curves.png', 'vocab.txt', 'tokenizer_config.json')
 _RECORDS = 'records'  # folder in the bundle for the files of --results_dir/runs
 # No valid bundle is larger: a state of the arena's models takes megabytes.
 MAX_FILES, MAX_BYTES = 100_000, 64 * 2**30

@@ -147,6 +147,10 @@ def test_a_vocabulary_must_fit_and_be_named(folder):
   config.tokenizer = str(folder)
   with pytest.raises(UserError, match='vocab_size=30 is too small'):
     resolve(config)
+  config.seq_len = 2
+  with pytest.raises(UserError, match='seq_len=2 leaves no room'):
+    resolve(config)
+  config.seq_len = 24
   config.tokenizer, config.encoder.vocab_size = '', 64
   with pytest.raises(UserError, match='needs a tokenizer'):
     train.train(resolve(config))
