@@ -66,8 +66,8 @@ def made(init_source: str) -> bool:
   return init_source.startswith(_PREFIX)
 
 
-def settings(folder: pathlib.Path) -> dict | None:
-  """Returns the config.json of a model of Hugging Face; None if it is no such.
+def settings(folder: pathlib.Path) -> dict:
+  """Returns the config.json of a model of Hugging Face; {} if it is no such.
 
   Raises:
     UserError: it is a model other than a BERT, or config.json is damaged.
@@ -75,7 +75,7 @@ def settings(folder: pathlib.Path) -> dict | None:
   path = folder / 'config.json'
   values = files.read_json(path)
   if not isinstance(values, dict) or 'model_type' not in values:
-    return None
+    return {}
   kind = values['model_type']
   if kind != 'bert' or values.get('is_decoder'):
     raise UserError(f'{path} describes a model of the type {kind}, not an '
@@ -163,8 +163,9 @@ def _read(path):
     from safetensors import SafetensorError, numpy
     try:
       return numpy.load_file(path)
-    except (SafetensorError, KeyError, OSError) as e:
-      raise UserError(f'{path} is damaged ({e}): copy it again.') from e
+    except (SafetensorError, KeyError, OSError, TypeError) as e:
+      raise UserError(f'{path} cannot be read ({e}): copy it again, or save it '
+                      'in float32.') from e
   torch = hub.need('torch', str(path), '')
   try:
     found = torch.load(path, map_location='cpu', weights_only=True)
