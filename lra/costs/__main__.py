@@ -15,8 +15,9 @@ move (`layers.md`), `--recurrent` those of recurrent mixers and their copies
 (`recurrent.md`), and `--launches` the kernels that training steps launch on a
 GPU (`launches.md`). The accelerators need not be present.
 `--int8=RUN,RUN` compares trained models with their int8 versions, and
-`--better_attention` counts and times the layers of arXiv 2403.01643; both write
-JSON to `studies/` in --out.
+`--better_attention` counts and times the layers of arXiv 2403.01643. `--center`
+times full, flash, window and sink attention. The three write JSON to `studies/`
+in --out.
 `--collectives` counts the bytes that devices of a mesh send. `--onchip`
 measures errors and times of the kernels on the accelerator of this machine.
 """
@@ -63,6 +64,9 @@ INT8 = flags.DEFINE_list(
 BETTER_ATTENTION = flags.DEFINE_bool(
     'better_attention', False, 'Parameters, multiplications and times of '
     'standard, optimised, efficient and super attention.')
+CENTER = flags.DEFINE_bool(
+    'center', False, 'Times of training steps with full, flash, window and '
+    'sink attention, in turns.')
 COLLECTIVES = flags.DEFINE_list(
     'collectives', None, 'Counts the bytes that devices send in a step of '
     '--config, for these numbers of devices, such as 8,64,256.')
@@ -104,7 +108,8 @@ def main() -> int:
   studied = {
       'int8': INT8.value and _module('quantised').rows,
       'better_attention': (
-          BETTER_ATTENTION.value and _module('better_attention').rows)}
+          BETTER_ATTENTION.value and _module('better_attention').rows),
+      'center': CENTER.value and _module('center').rows}
   for name, rows in studied.items():
     if rows:
       given = [INT8.value] if name == 'int8' else []
@@ -117,7 +122,7 @@ def main() -> int:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
         '--memory, --speed, --full_tasks, --layers, --recurrent, --launches, '
-        '--int8, --better_attention or --onchip.')
+        '--int8, --better_attention, --center or --onchip.')
   if COLLECTIVES.value:
     print('\n'.join(_module('collectives').report(
         experiment.config, COLLECTIVES.value)))

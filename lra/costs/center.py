@@ -1,26 +1,18 @@
 """Times the attention of the study `center`: full, flash, window and sinks.
 
-`python -m lra.costs.center` writes `studies/center.json` into the results. In
+`python -m lra.costs --center` writes `studies/center.json` into the results. In
 each round every arm makes a training step, so that other programs slow all of
 them alike. Full attention keeps all its weights in memory (kernel `dense`).
 Flash attention computes them in tiles and recomputes them for the gradient (Dao
 et al. 2022, arXiv 2205.14135); on a CPU this is the kernel `chunked`.
 """
 
-import argparse
-import datetime
-import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
-
-from lra import files, paths
 from lra.costs import config_of
 from lra.costs.step import drawn_step
-from lra.system import machine
-from lra.system.terminal import say
 
 # Name of an arm -> its model and the arguments that differ from its config.
 ARMS = {
@@ -67,24 +59,6 @@ def measure(arms: Mapping[str, tuple[str, Mapping[str, Any]]],
   return rows
 
 
-def main() -> None:
-  """Writes lra/results/studies/center.json."""
-  parser = argparse.ArgumentParser(
-      prog='python -m lra.costs.center', description=main.__doc__)
-  parser.add_argument('--out', type=pathlib.Path,
-                      default=paths.results() / 'studies' / 'center.json')
-  out = parser.parse_args().out
-  state = machine.git_state()
-  files.write_json(out, {
-      'rows': measure(ARMS, TASKS, ROUNDS),
-      'environment': {
-          'device': machine.device_name(), 'jax': jax.__version__,
-          'date': datetime.datetime.now(datetime.UTC).date().isoformat()},
-      'commit': f'{state["git_commit"]}'
-                + ' (modified)' * bool(state['git_dirty']),
-      'command': parser.prog})
-  say(f'wrote {out}')
-
-
-if __name__ == '__main__':
-  main()
+def rows() -> list[dict[str, Any]]:
+  """Returns the rows of `lra/results/studies/center.json`."""
+  return measure(ARMS, TASKS, ROUNDS)
