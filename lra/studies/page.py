@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from lra import files, paths
-from lra.errors import UserError
+from lra.errors import UserError, choose
 from lra.formats import NONE, percent, points
 from lra.report import markdown
 from lra.studies import compared, figure
@@ -76,6 +76,7 @@ def made(page: pathlib.Path, results: pathlib.Path
     study = study_lib.read(file)
     found = compared.cells(study, file, results / 'runs') if study.arms else {}
     measured = _measured(folder / f'{name}.json')
+    _check_claims(file, study, found, measured.rows)
     drawn = {folder / f'{file_name}.svg': data for file_name, data in
              _figures(study, found, measured).items()}
     contents |= drawn
@@ -91,6 +92,24 @@ def made(page: pathlib.Path, results: pathlib.Path
       markdown.table(('study', 'question', 'answers'), overview), '',
       '\n\n'.join(sections), ''])
   return {page: text.encode()} | contents
+
+
+def _check_claims(file, study, found, rows):
+  """Raises UserError if a claim names no arm, measured row or column."""
+  arms = {arm for arm, _ in found}
+  measured = {str(next(iter(row.values()))) for row in rows}
+  columns = {column for _, column in found}.union(*rows)
+  for claim in study.claims:
+    for name in (claim.arm, claim.than):
+      if name not in arms | measured and not name.startswith(
+          study_lib.BASELINE):
+        raise UserError(
+            f'{file}: the claim {claim.text!r} is about {name!r}: '
+            f'{choose(name, sorted(arms | measured))}')
+    for name in claim.at:
+      if name not in columns:
+        raise UserError(f'{file}: the claim {claim.text!r} is about the column '
+                        f'{name!r}: {choose(name, sorted(columns))}')
 
 
 def _anchor(title):

@@ -166,3 +166,15 @@ def test_a_measurement_without_rows_is_refused(tmp_path):
   path.write_text('{"rows": 3}')
   with pytest.raises(errors.UserError, match='x.json'):
     page._measured(pathlib.Path(path))
+
+
+@pytest.mark.parametrize('claim,word', [
+    ({'arm': 'c', 'than': 'a'}, "'c'"), ({'arm': 'a', 'than': 'd'}, "'d'"),
+    ({'arm': 'a', 'than': 'r', 'at': ['y']}, "'y'")])
+def test_a_claim_about_nothing_is_refused(claim, word):
+  one = study.Study(
+      name='', title='', question='', source='', reported='', claims=[
+          study.Claim(text='T', **claim)])
+  found = {('a', 'x'): compared.Cell(None, 1)}
+  with pytest.raises(errors.UserError, match=word):
+    page._check_claims('one.toml', one, found, [{'layer': 'r', 'size': 3}])
