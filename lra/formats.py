@@ -1,5 +1,6 @@
 """Formats numbers and short texts for pages, the same in every locale."""
 
+import math
 import unicodedata
 from collections.abc import Iterable
 
@@ -75,6 +76,14 @@ def decimals(number: float | None) -> str:
   if number is None:
     return NONE
   return f'{number:.4f}' if number < 1e6 else f'{number:.3g}'
+
+
+def significant(number: float) -> str:
+  """Formats a number with four significant digits, an integer with all."""
+  if isinstance(number, int) or number == 0 or not math.isfinite(number):
+    return f'{number:,}'
+  digits_after = max(0, 3 - math.floor(math.log10(abs(number))))
+  return f'{number:,.{digits_after}f}'
 
 
 def quantity(number: float | None) -> str:

@@ -1,6 +1,5 @@
 """Draws the figures of studies as SVG."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib import figure, ticker
@@ -28,7 +27,8 @@ def arms(study: Study, found: Cells) -> bytes:
 def _panels(study, found):
   columns = [c for c in dict.fromkeys(c for _, c in found) if any(
       cell.done for (_, column), cell in found.items() if column == c)]
-  names = list(dict.fromkeys(arm for arm, _ in found))
+  names = list(dict.fromkeys(
+      arm for (arm, _), cell in found.items() if cell.done))
   fig = figure.Figure(
       figsize=(WIDTH, 1.0 + len(columns) * (0.55 + 0.24 * len(names))),
       layout='constrained')
@@ -179,10 +179,3 @@ def runtime(found: Cells, rows: Sequence[Mapping]) -> bytes | None:
     axes[-1].set_xlabel('milliseconds per training step')
     legend(fig, 3)
     return saved(fig, 'svg')
-
-
-def digits(value: float) -> str:
-  """Formats a measured number with four significant digits."""
-  if isinstance(value, int) or value == 0 or not math.isfinite(value):
-    return f'{value:,}'
-  return f'{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}'

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from lra import files, paths
 from lra.errors import UserError, choose
-from lra.formats import NONE, percent, points
+from lra.formats import NONE, percent, points, significant
 from lra.report import markdown
 from lra.studies import compared, figure
 from lra.sweeps import study as study_lib
@@ -209,7 +209,7 @@ def _measured_table(rows):
 def _number(value):
   if value is None or isinstance(value, str):
     return value or NONE
-  return figure.digits(value)
+  return significant(value)
 
 
 def _answers(answers):
@@ -221,7 +221,7 @@ def _answers(answers):
 
 def _numbers(a):
   if a.low != a.low:  # measured, without an interval
-    return figure.digits(a.difference), NONE, NONE
+    return significant(a.difference), NONE, NONE
   return (f'{points(a.difference)} points',
           f'{points(a.low)} to {points(a.high)}',
           f'{a.seeds[0]} and {a.seeds[1]}')
