@@ -356,7 +356,8 @@ def check() -> None:
     for name in given:
       if name not in ('trial', command.CONFIG.name, command.CACHE.name):
         raise UserError('--trial makes a few steps of one run and keeps '
-                        f'nothing: leave out --{name}.')
+                        'nothing: leave out '
+                        f'--{"no" * (flags.FLAGS[name].value is False)}{name}.')
   for name in given:
     takers = [taker for taker in COMMANDS if name in COMMANDS[taker]]
     if name not in asked and not set(takers) & set(asked):

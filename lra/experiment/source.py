@@ -76,8 +76,8 @@ def of_path(path: pathlib.Path) -> str:
     UserError: it is no run, or the run is not finished and no step is named.
   """
   if not path.exists():
-    raise UserError(f'config.init_from: {path} does not exist: train that run '
-                    'first, or correct the path.')
+    raise UserError(f'config.init_from: {path} does not exist: restore the '
+                    'folder of that run or BERT, or correct the path.')
   if bert.settings(path):
     return bert.fingerprint(path)
   run_folder, kind, step = place(path)

@@ -1,7 +1,7 @@
 """Finds the vocabulary of an experiment, and loads its data set.
 
 A run with a tokenizer keeps a copy of the vocabulary in its directory. So it
-can be evaluated, exported and resumed without the folder it was read from.
+can be evaluated and exported without the folder it was read from.
 """
 
 import pathlib

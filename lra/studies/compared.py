@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import scipy.special
 
+from lra.errors import UserError
 from lra.report import statistics
 from lra.report.rows import Row
 from lra.sweeps import progress, sweep
@@ -18,6 +19,7 @@ from lra.sweeps.study import Claim, Study
 # How a claim compares with the runs.
 SAME, OPPOSITE, UNSURE = 'same', 'opposite', 'not shown'
 EQUAL = 'no difference found'
+UNTESTED = ', untested'
 _SIGN = {'higher': 1, 'lower': -1, 'equal': 0}
 
 
@@ -67,6 +69,9 @@ def cells(study: Study, file: pathlib.Path, runs: pathlib.Path
     study: the study, read from `file`.
     file: its path, which makes the entries of the sweep.
     runs: folder of all records, such as lra/results/runs.
+
+  Raises:
+    UserError: an arm has two configs in one column.
   """
   entries = sweep.read(file)
   records = progress.recorded(entries, runs)
@@ -74,10 +79,18 @@ def cells(study: Study, file: pathlib.Path, runs: pathlib.Path
   for entry in entries:
     values = json.loads(entry.repetition)[0]
     column = str(values[study.axis]) if study.axis else values['task']
-    found.setdefault((entry.arm, column), []).append(
-        records.get(entry.repetition))
-  return {key: Cell(Row(kept) if (kept := [r for r in seeds if r]) else None,
-                    len(seeds)) for key, seeds in found.items()}
+    found.setdefault((entry.arm, column), []).append(entry)
+  for (arm, column), seeds in found.items():
+    if len({entry.config_flags for entry in seeds}) > 1:
+      raise UserError(f'{file}: the arm {arm} has several configs for '
+                      f'{column}: give each a name of its own.')
+  return {key: _cell([records.get(entry.repetition) for entry in seeds])
+          for key, seeds in found.items()}
+
+
+def _cell(results):
+  kept = [result for result in results if result]
+  return Cell(Row(kept) if kept else None, len(results))
 
 
 def answers(study: Study, found: Mapping[tuple[str, str], Cell]
@@ -175,5 +188,5 @@ def measured_answers(study: Study, rows: Sequence[Mapping]) -> list[Answer]:
       if a is not None and b is not None:
         made.append(Answer(
             claim, column, a - b, math.nan, math.nan, (1, 1),
-            verdict(claim.expected, a - b, a != b)))
+            verdict(claim.expected, a - b, a != b) + UNTESTED))
   return made

@@ -31,9 +31,15 @@ repeats one of their experiments. This page is written by
 - *same*: the difference is significant and has the paper's sign. *opposite*:
   it has the other sign, or the paper reports none. *not shown*: it is not
   significant. *no difference found*: the paper reports none, or we do not know
-  its result, and none was significant.
+  its result, and none was significant. *higher*, *lower*: it is significant,
+  and we do not know the paper's result. *untested*: one measured number was
+  compared with another.
 - Tests are Welch's t-test over seeds, or McNemar's test of the examples for
-  single seeds, with Holm's correction within a study.
+  single seeds, with Holm's correction within a study. The intervals are not
+  corrected, so one without 0 may stand beside a difference that is not
+  significant.
+- A ratio of times is the median of the ratios within each round. So it may
+  differ from the ratio of the medians beside it.
 '''
 
 
@@ -100,6 +106,9 @@ def _check_claims(file, study, found, rows):
   measured = {str(next(iter(row.values()))) for row in rows}
   columns = {column for _, column in found}.union(*rows)
   for claim in study.claims:
+    if claim.arm == claim.than:
+      raise UserError(f'{file}: the claim {claim.text!r} compares {claim.arm} '
+                      'with itself: name another arm.')
     for name in (claim.arm, claim.than):
       if name not in arms | measured and not name.startswith(
           study_lib.BASELINE):
@@ -134,10 +143,10 @@ def _measured(path):
                     'again.')
   where = values.get('environment') or {}
   if isinstance(where, dict):
-    where = ', '.join(str(where[k]) for k in sorted(where))
+    where = ', '.join(f'{k} {where[k]}' for k in sorted(where))
   return Measured(rows, (
       f'Measured by `{values.get("command")}` at commit '
-      f'{str(values.get("commit"))[:12]}, on {where}.'))
+      f'{str(values.get("commit"))[:12]} ({where}).'))
 
 
 def _figures(study, found, measured):
@@ -224,4 +233,5 @@ def _numbers(a):
     return significant(a.difference), NONE, NONE
   return (f'{points(a.difference)} points',
           f'{points(a.low)} to {points(a.high)}',
-          f'{a.seeds[0]} and {a.seeds[1]}')
+          str(a.seeds[0]) if a.claim.than.startswith(study_lib.BASELINE)
+          else f'{a.seeds[0]} and {a.seeds[1]}')

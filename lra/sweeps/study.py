@@ -13,7 +13,7 @@ from typing import Literal
 import pydantic
 
 from lra import files, paths
-from lra.errors import UserError
+from lra.errors import UserError, meant
 
 FOLDER = pathlib.Path('configs', 'studies')
 SUFFIX = '.toml'
@@ -105,16 +105,22 @@ def read(path: pathlib.Path) -> Study:
   """
   try:
     text = files.read(paths.found(path), _MAX_BYTES).decode()
-    return Study(name=path.stem, **tomllib.loads(text))
+    study = Study.model_validate({**tomllib.loads(text), 'name': path.stem})
   except pydantic.ValidationError as e:
     first = e.errors(include_url=False)[0]
     raise UserError(
         f'The study {path}: {".".join(map(str, first["loc"]))}: '
         f'{first["msg"]}; correct it.') from e
   except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+    close = None if path.exists() else meant(path.stem, names())
     raise UserError(
         f'Cannot read the study {path} ({getattr(e, "strerror", None) or e}): '
-        'give a file like those of configs/studies/.') from e
+        + (f'did you mean {FOLDER / close}{SUFFIX}?' if close else
+           'give a file like those of configs/studies/.')) from e
+  if study.axis and not any(f'{study.axis}=' in a.line for a in study.arms):
+    raise UserError(f'The study {path}: no line of an arm sets its axis '
+                    f'{study.axis}: correct it, or leave it out.')
+  return study
 
 
 def names() -> list[str]:

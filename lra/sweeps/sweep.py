@@ -106,6 +106,9 @@ def read(path: pathlib.Path) -> list[Entry]:
             f'{line_of[entry.folder]}: remove one.')
       line_of[entry.folder] = number
       entries.append(dataclasses.replace(entry, arm=found[number - 1][0]))
+  if not entries and path.suffix == study.SUFFIX:
+    raise UserError(f'{path} has no arms to train: its numbers are measured. '
+                    '--studies writes its page.')
   if not entries:
     raise UserError(f'{path} has no run: write lines such as '
                     'configs/transformer.py:listops_mini seeds=0-4.')

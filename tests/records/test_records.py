@@ -17,7 +17,8 @@ RUN = json.loads(
     (pathlib.Path(__file__).parents[1] / 'report/data/result.json').read_text())
 # Hardware settings, which change no score.
 FITTED = {
-    'train.log_every': 7, 'train.checkpoint_minutes': 1.0,
+    'train.log_every': 7, 'train.mixer_std': True,
+    'train.checkpoint_minutes': 1.0,
     'train.eval_batch_size': 3, 'train.microbatch_size': 1,
     'train.cpu_eval_batch_size': 3, 'train.cpu_microbatch_size': 1,
     'train.lengths': [64, 128], 'encoder.remat': True}
@@ -147,8 +148,8 @@ def test_a_seed_that_was_repeated_on_another_machine_is_one(place, right):
   assert left_out == {f'runs/text_mini/{other}': (
       f'it repeats the seed of runs/text_mini/{shown}, which is shown, with '
       'another encoder.remat and train.checkpoint_minutes and '
-      'train.eval_batch_size and train.lengths and train.microbatch_size, '
-      'which is no other row: delete one of them')}
+      'train.eval_batch_size and train.lengths and train.microbatch_size and '
+      'train.mixer_std, which is no other row: delete one of them')}
 
 
 @pytest.mark.parametrize('status, is_first', [

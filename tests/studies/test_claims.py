@@ -149,7 +149,7 @@ def test_measured_rows_are_compared_by_a_column():
   rows = [{'layer': 'standard', 'parameters': 12}, {'layer': 'super',
                                                     'parameters': 9}]
   found, = compared.measured_answers(one, rows)
-  assert (found.difference, found.verdict) == (-3, 'same')
+  assert (found.difference, found.verdict) == (-3, 'same, untested')
 
 
 @pytest.mark.full
@@ -178,3 +178,14 @@ def test_a_claim_about_nothing_is_refused(claim, word):
   found = {('a', 'x'): compared.Cell(None, 1)}
   with pytest.raises(errors.UserError, match=word):
     page._check_claims('one.toml', one, found, [{'layer': 'r', 'size': 3}])
+
+
+@pytest.mark.parametrize('text,word', [
+    (_TEXT.replace('tasks =', 'axis = "train.batch_size"\ntasks ='),
+     'train.batch_size'),
+    (_TEXT.replace('name = "b"', 'name = "a"'), 'the arm a')])
+def test_columns_and_arms_have_one_config(tmp_path, monkeypatch, text, word):
+  monkeypatch.chdir(ROOT)
+  path = _write(tmp_path, text)
+  with pytest.raises(errors.UserError, match=word):
+    compared.cells(study.read(path), path, tmp_path)
