@@ -128,6 +128,9 @@ def mixer_std(found: Cells) -> bytes | None:
       ended = '' if run.status == 'ok' else f', {run.status}'
       ax.set_title(plain(f'{name}{ended}', 40), fontsize=10, loc='left')
       ax.set_yscale('log')
+      ax.yaxis.set_major_formatter(ticker.FormatStrFormatter('%g'))
+      ax.yaxis.set_minor_formatter(ticker.NullFormatter())
+      ax.set_xlabel('training step')
       ax.xaxis.set_major_locator(ticker.MaxNLocator(4))
     for ax in axes[len(deepest):]:
       ax.set_visible(False)
@@ -135,8 +138,8 @@ def mixer_std(found: Cells) -> bytes | None:
       axes[0].plot([], [], color=COLOURS[block % len(COLOURS)],
                    linestyle='-' if block < len(COLOURS) else '--',
                    label=f'block {block}')
-    fig.supxlabel('training step', fontsize=10)
-    fig.supylabel('standard deviation', fontsize=10)
+    for ax in axes[::2]:
+      ax.set_ylabel('standard deviation')
     legend(fig, 4)
     return saved(fig, 'svg')
 

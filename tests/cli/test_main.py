@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from lra.cli import launch, options
-from tests.helpers import commands, tiny
+from tests.helpers import commands, committed, tiny
 from tests.helpers.commands import assert_one_sentence
 from tests.helpers.paths import ROOT
 
@@ -150,8 +150,7 @@ def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
   flags = [MINI, f'--config.data_dir={mini_data}',
            f'--results_dir={tmp_path / "results"}',
            f'--page={tmp_path / "page.md"}', f'--workdir={tmp_path / "run"}']
-  kept, = (ROOT / 'lra/results/runs/listops_mini').glob(
-      'simpletron-*-s0.json')
+  kept, = committed.records('listops_mini', 'simpletron')
   (tmp_path / 'run').mkdir()
   result = json.loads(kept.read_text())
   result['config']['data_dir'] = str(mini_data)

@@ -8,9 +8,9 @@ from lra import files
 from lra.config import identity
 from lra.records import result as result_lib
 from lra.sweeps import plan, sweep
+from tests.helpers import committed
 from tests.helpers.paths import ROOT
 
-RUNS = ROOT / 'lra/results/runs'
 LINE = 'configs/simpletron.py:listops_mini'
 
 
@@ -30,12 +30,14 @@ def entry(tmp_path, monkeypatch):
 
 
 def _record(name='simpletron', **changes):
-  path = min((RUNS / 'listops_mini').glob(f'{name}-*'))
+  path = committed.records('listops_mini', name)[0]
   record = result_lib.read(path).model_copy(update=changes)
   return plan.Known(identity.experiment(record.config), record)
 
 
-@pytest.mark.parametrize('path', sorted(RUNS.glob('*/simpletron-*-s0.json')),
+@pytest.mark.parametrize('path', [
+    path for folder in sorted(committed.RUNS.iterdir())
+    for path in committed.records(folder.name, 'simpletron')],
                          ids=lambda path: path.parent.name)
 def test_a_run_like_a_recorded_one_takes_as_long(path, entry):
   """The estimate is the recorded time of training, evaluation and compiling."""
@@ -142,7 +144,7 @@ def test_finished_and_recorded_runs(entry):
   recorded = plan.of(made, [_record(device='d d')], 'd d', {made.repetition})
   assert recorded.status == 'recorded' and recorded.seconds > 0
   made.folder.mkdir(parents=True)
-  record = min((RUNS / 'listops_mini').glob('simpletron-*'))
+  record, = committed.records('listops_mini', 'simpletron')
   (made.folder / 'result.json').write_text(record.read_text())
   finished = plan.of(made, [], 'd d', {made.repetition})
   assert (finished.status, finished.seconds, finished.left) == ('ok', 0, 0)

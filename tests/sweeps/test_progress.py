@@ -9,9 +9,10 @@ import pytest
 
 from lra.records import result as result_lib
 from lra.sweeps import progress, sweep
+from tests.helpers import committed
 from tests.helpers.paths import ROOT
 
-RECORD = next((ROOT / 'lra/results/runs/listops_mini').glob('simpletron-*'))
+RECORD, = committed.records('listops_mini', 'simpletron')
 
 
 def _entry(folder, **contents):

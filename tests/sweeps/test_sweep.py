@@ -18,7 +18,7 @@ from lra.errors import BUG, USER_ERROR, UserError
 from lra.report import inputs
 from lra.sweeps import cluster, runner, sweep
 from lra.system import signals
-from tests.helpers import commands, tiny
+from tests.helpers import commands, committed, tiny
 from tests.helpers.paths import ROOT
 
 TINY = tiny.words(**{
@@ -263,7 +263,7 @@ def recorded(tmp_path, monkeypatch):
   runs.mkdir(parents=True)
   names = 'fnet', 'simpletron', 'transformer'
   for name in names[:2]:
-    kept, = (ROOT / 'lra/results/runs/listops_mini').glob(f'{name}-*-s0.json')
+    kept, = committed.records('listops_mini', name)
     shutil.copy(kept, runs)
   return _write(tmp_path, ''.join(
       f'configs/{name}.py:listops_mini seeds=0-{number}\n'
