@@ -10,7 +10,7 @@ import numpy as np
 
 from lra import api
 from lra.costs import studies
-from lra.data import prepared
+from lra.experiment import vocabulary
 from lra.formats import percent, points
 from lra.report import statistics
 from lra.report.statistics import Sample
@@ -115,7 +115,7 @@ def measure(folder: pathlib.Path, seconds: float = SECONDS) -> Pair:
   trained = api.load(folder)
   both = trained, trained.quantised()
   found = [one.answers('test', same_data=True) for one in both]
-  data = prepared.load(trained.config.task, trained.config.data_dir or None)
+  data = vocabulary.load(trained.program.experiment)
   times = studies.interleaved(
       [_step(one, data.splits['test']) for one in both], seconds)
   size = trained.fitted[0].sizes.eval_batch
