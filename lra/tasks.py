@@ -66,6 +66,11 @@ class Task:
     """Returns whether documents are UTF-8, which a tokenizer may split."""
     return self.dataset in ('text', 'ag_news')
 
+  @property
+  def windows(self) -> bool:
+    """Returns whether a part of a document is an example too, as of texts."""
+    return self.text or self.dual
+
   def scaled(self, accuracy: float) -> float:
     """Returns an accuracy on a scale from 0 (guessing a class) to 1.
 

@@ -189,8 +189,9 @@ FIELDS = {
     'train.eps': Field(1e-8, 'Added to the root of the mean squared gradient.',
                        above=0, high=LARGEST),
     'train.augment': Field(
-        False, 'True mirrors, shifts and scales each training image at random, '
-        'and turns those of Pathfinder; see lra/data/augment.py.',
+        False, 'True changes each training example at random: it moves images, '
+        'shuffles arguments of ListOps, and takes a window of texts; see '
+        'lra/data/augment.py.',
         before=False),
     'train.masked_loss': Field(
         0.0, 'Weight of a second loss in training: the prediction of all '

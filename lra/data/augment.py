@@ -1,11 +1,13 @@
-"""Augments training inputs: changes images and corrupts tokens at random.
+"""Augments training inputs at random: each kind of task has its own change.
+
+Images are moved, arguments of ListOps change places, texts are cut to a random
+window, and tokens of the second loss are corrupted.
 
 The settings are those of Miralles-Gonzalez et al. 2025, arXiv 2501.14850, and
 of its released code (github.com/pablomiralles22/long-transformers). For Image
 it also draws from the AutoAugment policy of CIFAR-10, which changes colours;
 here images are grey, so that part is left out. Of a changed image each pixel is
-the nearest one of the original, or black outside of it. For texts it also cuts
-a random window, which is left out too.
+the nearest one of the original, or black outside of it.
 
 All random numbers of an example depend on the seed, the step and its own index
 only.
@@ -16,8 +18,10 @@ import math
 
 import numpy as np
 
+from data_prep import trees
+
 # Ends of the seeds of the draws, so that the draws of an example differ.
-_IMAGE, _TOKENS = 1, 2
+_IMAGE, _TOKENS, _ARGUMENTS, _WINDOW = range(1, 5)
 # Share of tokens that are corrupted, and of these the share of hidden ones.
 CORRUPTED, HIDDEN = 0.3, 0.67
 
@@ -91,6 +95,71 @@ def images(ids_BxL: np.ndarray, change: Change, drawn_Bx6: np.ndarray,
   return np.where(inside.reshape(ids_BxL.shape),
                   np.take_along_axis(ids_BxL, at_BxL, axis=1),
                   ids_BxL.dtype.type(black))
+
+
+def shuffled(ids_BxL: np.ndarray, indices, seed: int, step: int
+             ) -> np.ndarray:
+  """Returns ListOps expressions after a shuffle of each operator's arguments.
+
+  The value stays, since all four operators are symmetric. An expression that is
+  not whole stays as it is.
+
+  Args:
+    ids_BxL: ids, which are codes of `data_prep.trees.TOKENS` plus 1, and 0 for
+      padding.
+    indices: int [B], of the examples.
+    seed: the run's seed.
+    step: number of the training step, from 0.
+  """
+  made = ids_BxL.copy()
+  rngs = _generators(indices, seed, step, _ARGUMENTS)
+  for row, length, rng in zip(
+      made, np.count_nonzero(ids_BxL, axis=1), rngs, strict=True):
+    row[:length] = _shuffled(row[:length].tolist(), rng.random(length).tolist())
+  return made
+
+
+def _shuffled(ids: list[int], ranks: list[float]) -> list[int]:
+  """Returns an expression with the arguments in the order of their ranks.
+
+  The rank of an argument is that of its first token.
+  """
+  # For each open operator, outermost first: its rank and id, and the (rank,
+  # tokens) of the arguments so far.
+  open_: list[tuple[float, int, list]] = [(0.0, 0, [])]
+  for rank, i in zip(ranks, ids, strict=True):
+    if trees.MIN < i <= trees.CLOSE:
+      open_.append((rank, i, []))
+      continue
+    if i <= trees.CLOSE:
+      open_[-1][2].append((rank, [i]))
+      continue
+    rank, operator, arguments = open_.pop()
+    if not open_:
+      return ids
+    arguments.sort()
+    open_[-1][2].append((rank, [
+        operator, *(t for _, tokens in arguments for t in tokens), i]))
+  if len(open_) > 1:
+    return ids
+  return [t for _, tokens in open_[0][2] for t in tokens]
+
+
+def places(indices, documents: int, seed: int, step: int) -> np.ndarray:
+  """Returns where the window of each document begins, float64.
+
+  The numbers are uniform from 0, the first possible place, to 1, the last one.
+  Their shape is [B], or [B, 2] for pairs.
+
+  Args:
+    indices: int [B], of the examples.
+    documents: documents of an example, 1 or 2.
+    seed: the run's seed.
+    step: number of the training step, from 0.
+  """
+  drawn = np.stack([rng.random(documents) for rng in _generators(
+      indices, seed, step, _WINDOW)])
+  return drawn if documents > 1 else drawn[:, 0]
 
 
 def corrupted(ids_BxL: np.ndarray, vocab_size: int, indices, seed: int,

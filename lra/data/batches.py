@@ -10,22 +10,27 @@ from lra.data.prepared import Split
 Batch = dict[str, np.ndarray]
 
 
-def gather(split: Split, indices, seq_len: int, *,
-           mask_black: bool = False) -> Batch:
+def gather(split: Split, indices, seq_len: int, *, mask_black: bool = False,
+           places=None) -> Batch:
   """Returns the examples `indices` of a split as arrays.
 
   A token's id is its code plus one; 0 is padding. With `mask_black` code 0, a
-  black pixel, counts as padding too.
+  black pixel, counts as padding too. `places` [B] (pairs: [B, 2]), from 0 to 1,
+  say which window of a longer sequence to take; by default the first one.
 
   Returns:
-    tokens int16 [B, L] (pairs: [B, 2, L]), the first `seq_len` ids of each
-    sequence; labels int32 [B]; weights float32 [B], ones.
+    tokens int16 [B, L] (pairs: [B, 2, L]), `seq_len` ids of each sequence;
+    labels int32 [B]; weights float32 [B], ones.
   """
   indices = np.asarray(indices)
   documents = indices if split.pairs is None else split.pairs[indices]
   flat = documents.reshape(-1)
   starts = split.offsets[flat]
-  lengths = np.minimum(split.offsets[flat + 1] - starts, seq_len)
+  lengths = split.offsets[flat + 1] - starts
+  if places is not None:
+    beyond = np.maximum(lengths - seq_len, 0)
+    starts = starts + np.floor((beyond + 1) * places.reshape(-1)).astype(int)
+  lengths = np.minimum(lengths, seq_len)
   codes = np.zeros((flat.size, seq_len), split.tokens.dtype)
   for row, start, length in zip(
       codes, starts.tolist(), lengths.tolist(), strict=True):

@@ -214,14 +214,8 @@ def _check_task(config):
     raise UserError(
         f'config.train.masked_loss={config.train.masked_loss} means nothing to '
         f'config.objective={config.objective}: set it to 0.')
-  if config.train.augment and not task.image:
-    raise UserError(
-        f'config.train.augment=True means nothing to {task.name}, which has no '
-        'images: set it to False.')
-  if config.train.augment and L not in (0, task.seq_len):
-    raise UserError(
-        f'config.seq_len={L} is not possible with config.train.augment=True, '
-        'which needs whole images: set it to 0.')
+  if config.train.augment:
+    _check_augment(task, L)
   for name in ('tokenizer', 'encoder.vocab_size'):
     value = config.encoder.vocab_size if '.' in name else config.tokenizer
     if value and not task.text:
@@ -236,6 +230,24 @@ def _check_task(config):
     raise UserError(
         f'config.seq_len={L} is not possible: {task.name} has sequences of '
         f'{task.seq_len} tokens; choose 1 to {task.seq_len}, or 0 for all.')
+
+
+def _check_augment(task, L):
+  """Raises UserError if a task has no random changes, or not of length L."""
+  if task.windows:
+    if L in (0, task.seq_len):
+      raise UserError(
+          f'config.train.augment=True takes a random window of each document '
+          f'of {task.name}: set config.seq_len to its length, below '
+          f'{task.seq_len}.')
+  elif not task.image and task.dataset != 'listops':
+    raise UserError(
+        f'config.train.augment=True means nothing to {task.name}, for which no '
+        'random change is known: set it to False.')
+  elif L not in (0, task.seq_len):
+    raise UserError(
+        f'config.seq_len={L} is not possible with config.train.augment=True, '
+        f'which needs whole examples of {task.name}: set it to 0.')
 
 
 def _check_train(train, encoder):

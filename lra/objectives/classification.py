@@ -60,13 +60,19 @@ class Objective(base.Objective):
     return batch
 
   def _examples(self, split, indices, seed, step):
-    """Returns `batches.gather`; changes training images if config says so."""
+    """Returns `batches.gather`; augments training inputs if config says so."""
+    augments = self.config.train.augment and step >= 0
+    places = augment.places(indices, 1 + self.task.dual, seed, step) if (
+        augments and self.task.windows) else None
     black = not self.config.mask_black  # id of a black pixel
-    batch = batches.gather(split, indices, self.seq_len, mask_black=not black)
-    if self.config.train.augment and step >= 0:
+    batch = batches.gather(split, indices, self.seq_len, mask_black=not black,
+                           places=places)
+    if augments and self.task.image:
       batch['tokens'] = augment.images(
           batch['tokens'], augment.CHANGES[self.task.dataset],
           augment.draw(indices, seed, step), int(black))
+    if augments and self.task.dataset == 'listops':
+      batch['tokens'] = augment.shuffled(batch['tokens'], indices, seed, step)
     return batch
 
   def shapes(self, *lead):

@@ -1,4 +1,4 @@
-"""Compares augmented images with Pillow's, and tests what the draws depend on.
+"""Compares changed images with Pillow's, and other examples with their source.
 
 Pillow's affine transform is what torchvision, and so the source, calls.
 """
@@ -8,9 +8,11 @@ import math
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
+from scipy import stats
 
+from data_prep import listops, trees
 from lra import tasks
-from lra.data import augment, prepared
+from lra.data import augment, batches, prepared
 from lra.errors import UserError
 from lra.experiment import experiment
 from lra.objectives import causal, classification, masked
@@ -110,9 +112,96 @@ def test_pixels_from_outside_are_black(mask_black):
   assert 0.1 < (made != 256).mean() < 0.35
 
 
+def _parsed(ids):
+  """Returns an expression as nested lists: digits, or (operator, children)."""
+  stack = [[]]
+  for token in listops.decode(ids - 1).split():
+    if token == ']':
+      operator, *children = stack.pop()
+      stack[-1].append((operator, children))
+    elif token.startswith('['):
+      stack.append([token])
+    else:
+      stack[-1].append(int(token))
+  [[tree]] = stack
+  return tree
+
+
+def _sorted(tree):
+  """Returns a text of the tree that the order of children does not change."""
+  if isinstance(tree, int):
+    return str(tree)
+  return f'{tree[0]}({",".join(sorted(map(_sorted, tree[1])))})'
+
+
+def test_shuffled_listops_are_the_same_trees():
+  drawn = trees.draw(trees.Process(6, 6, 5, 200), 0, 2000)
+  split = prepared.Split(drawn.tokens, drawn.offsets, drawn.values, None)
+  config = small.config('transformer', 'listops')
+  config.seq_len, config.train.augment = 0, True
+  objective = classification.Objective(config, tasks.get('listops'), 256)
+  indices = np.arange(200)
+  before = _tokens(objective, split, indices, step=-1)
+  after = _tokens(objective, split, indices)
+  for old, new in zip(before, after, strict=True):
+    old, new = old[old > 0], new[new > 0]
+    assert len(old) == len(new)
+    assert _sorted(_parsed(old)) == _sorted(_parsed(new))
+  assert (before != after).any(1).mean() > 0.8
+
+
+def test_all_orders_of_arguments_are_as_frequent():
+  # [MIN 1 [MAX 2 3 ] 4 ], two levels with 6 * 2 orders.
+  ids = np.array(list(listops.encode('[MIN 1 [MAX 2 3 ] 4 ]')), np.int16) + 1
+  made = augment.shuffled(np.tile(ids, (6000, 1)), range(6000), 0, 0)
+  _, counts = np.unique(made, axis=0, return_counts=True)
+  assert len(counts) == 12
+  assert stats.chisquare(counts).pvalue > 1e-4
+
+
+@pytest.mark.parametrize('text', ['[MIN 1 [MAX 2 3 ]', '1 2 ] [MIN 3 4 ]'])
+def test_an_expression_that_is_cut_stays(text):
+  ids = np.array([list(listops.encode(text))], np.int16) + 1
+  for step in range(5):
+    np.testing.assert_array_equal(augment.shuffled(ids, [0], 0, step), ids)
+
+
+@pytest.mark.parametrize('task', ['text', 'retrieval'])
+def test_windows_begin_anywhere_in_a_document(task):
+  # Document k has the codes 100 k to 100 k + length - 1.
+  lengths = [5, 6, 9, 40]
+  tokens = np.concatenate([
+      50 * k + np.arange(n) for k, n in enumerate(lengths)]).astype(np.uint8)
+  pairs = np.array([[0, 3], [2, 1]]) if task == 'retrieval' else None
+  split = prepared.Split(tokens, np.cumsum([0, *lengths]),
+                         np.zeros(2 if pairs is not None else 4), pairs)
+  config = small.config('transformer', task)
+  config.seq_len, config.train.augment = 6, True
+  objective = classification.Objective(config, tasks.get(task), 6)
+  seen = [set() for _ in lengths]
+  for step in range(300):
+    made = _tokens(objective, split, np.arange(len(split.labels)), step=step)
+    flat = made.reshape(-1, 6)
+    order = range(4) if pairs is None else pairs.reshape(-1)
+    for k, ids in zip(order, flat, strict=True):
+      start = int(ids[0]) - 1 - 50 * k
+      np.testing.assert_array_equal(
+          ids[:lengths[k]], 50 * k + 1 + start + np.arange(min(6, lengths[k])))
+      seen[k].add(start)
+  assert [len(starts) for starts in seen] == [1, 1, 4, 35]
+  np.testing.assert_array_equal(
+      _tokens(objective, split, np.arange(2), step=-1),
+      batches.gather(split, np.arange(2), 6)['tokens'])
+
+
+def test_documents_of_a_pair_have_windows_of_their_own():
+  assert len(np.unique(augment.places(range(9), 2, 0, 0))) == 18
+
+
 @pytest.mark.parametrize('task, length', [
-    ('listops', 0), ('text_mini', 0), ('mqar', 0), ('image_mini', 255)])
-def test_only_whole_images_can_be_changed(task, length):
+    ('listops', 1999), ('text_mini', 0), ('text', 4000), ('mqar', 0),
+    ('image_mini', 255)])
+def test_what_cannot_be_augmented_is_refused(task, length):
   config = small.config('transformer', task)
   config.seq_len, config.train.augment = length, True
   with pytest.raises(UserError, match='config.train.augment=True'):
