@@ -19,7 +19,7 @@ from lra.sweeps.study import Claim, Study
 # How a claim compares with the runs.
 SAME, OPPOSITE, UNSURE = 'same', 'opposite', 'not shown'
 EQUAL = 'no difference found'
-UNTESTED = ', untested'
+UNTESTED = ' (untested)'
 _SIGN = {'higher': 1, 'lower': -1, 'equal': 0}
 
 

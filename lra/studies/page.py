@@ -28,12 +28,16 @@ repeats one of their experiments. This page is written by
 
 - A cell shows the mean test accuracy in percent with its 95% interval, and the
   number of seeds. The interval is over seeds, or over test examples for one.
-- *same*: the difference is significant and has the paper's sign. *opposite*:
-  it has the other sign, or the paper reports none. *not shown*: it is not
-  significant. *no difference found*: the paper reports none, or we do not know
-  its result, and none was significant. *higher*, *lower*: it is significant,
-  and we do not know the paper's result. *untested*: one measured number was
-  compared with another.
+
+| answer to a claim | meaning |
+| :-- | :-- |
+| same | the difference is significant, with the sign that the paper reports |
+| opposite | it is significant, but the paper reports the other sign or none |
+| not shown | the paper reports a difference, and ours is not significant |
+| no difference found | it is not significant, and none was expected |
+| higher, lower | it is significant, and the paper's result is not known |
+
+- *(untested)*: one measured number was compared with another, without a test.
 - Tests are Welch's t-test over seeds, or McNemar's test of the examples for
   single seeds, with Holm's correction within a study. The intervals are not
   corrected, so one without 0 may stand beside a difference that is not

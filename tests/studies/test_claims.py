@@ -149,7 +149,7 @@ def test_measured_rows_are_compared_by_a_column():
   rows = [{'layer': 'standard', 'parameters': 12}, {'layer': 'super',
                                                     'parameters': 9}]
   found, = compared.measured_answers(one, rows)
-  assert (found.difference, found.verdict) == (-3, 'same, untested')
+  assert (found.difference, found.verdict) == (-3, 'same (untested)')
 
 
 @pytest.mark.full
