@@ -128,6 +128,7 @@ def mixer_std(found: Cells) -> bytes | None:
       ended = '' if run.status == 'ok' else f', {run.status}'
       ax.set_title(plain(f'{name}{ended}', 40), fontsize=10, loc='left')
       ax.set_yscale('log')
+      ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
       ax.yaxis.set_major_formatter(ticker.FormatStrFormatter('%g'))
       ax.yaxis.set_minor_formatter(ticker.NullFormatter())
       ax.set_xlabel('training step')
