@@ -3,7 +3,7 @@
 `configs/<model>.py` calls `get_config(arg, '<model>')` and changes the fields
 in which its model differs from the protocol and the defaults of its mixer.
 `lra/config/fields.py` documents each field and its allowed values,
-`configs/protocols.py` holds the values of each protocol.
+`configs/protocols/` holds the values of each protocol.
 
 Derived fields are references: `--config.encoder.width=128` also changes the
 width of the heads and the initial embedding, unless these are set too.
@@ -16,12 +16,8 @@ from typing import Any
 import ml_collections
 from ml_collections.config_dict import FieldReference
 
-from configs.protocols import (
-    ARGUMENTS,
-    MODEL_ARGUMENTS,
-    PROTOCOLS,
-    TASK_ARGUMENTS,
-)
+from configs.protocols import ARGUMENTS, PROTOCOLS, TASK_ARGUMENTS
+from configs.protocols.recurrence import MODEL_ARGUMENTS
 from lra import models, tasks
 from lra.config.fields import FIELDS
 from lra.errors import UserError, choose, meant
@@ -84,7 +80,7 @@ def _make(task, protocol):
     if key not in group and name not in _FOLLOWING:
       raise UserError(
           f'The protocol {protocol} does not set {name} for {task}: add it in '
-          'configs/protocols.py.')
+          'configs/protocols.')
   for name, follow in _FOLLOWING.items():
     group, key = _group(config, name)
     if key not in group:
@@ -158,7 +154,7 @@ def _check_task(task, protocol):
               if task in known]
     raise UserError(f'The protocol {protocol} has no {task}: ' + (
         f'choose {" or ".join(others)} for it.' if others else
-        'add it in configs/protocols.py.'))
+        'add it in configs/protocols.'))
   what = f'Unknown task {task!r}' if task else (
       '--config=configs/<model>.py:<task> has no task')
   known = set().union(*PROTOCOLS.values()) & set(tasks.TASKS)

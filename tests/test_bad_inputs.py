@@ -232,8 +232,8 @@ OWN = [
             '--config=configs/simpletron.py:listops_mini,protocol=lra,'
             'protocol=simpletron'),
     command("''", '--config=configs/base.py:listops_mini'),
-    command('configs/protocols.py',
-            '--config=configs/protocols.py:listops_mini'),
+    command('configs/protocols/mini.py',
+            '--config=configs/protocols/mini.py:listops_mini'),
     # config files
     own_file('own.py|get_config', ''),
     own_file('own.py|get_config', 'get_config = 3'),

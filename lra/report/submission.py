@@ -81,7 +81,7 @@ def _settings(run: Result):
   settings = store.protocol_settings(run.task, run.protocol)
   if not settings:
     yield (f'the protocol {run.protocol} of {run.task} is unknown here: add it '
-           'to configs/protocols.py in the same pull request.')
+           'to configs/protocols/ in the same pull request.')
   if run.model not in models.names():
     yield (f'the model {run.model} is unknown here: add its two files in the '
            'same pull request.')

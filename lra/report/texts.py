@@ -95,7 +95,7 @@ READING = {
         'and ours are compared as independent samples of test examples '
         '(Newcombe 1998). A published score counts as one run. If the test '
         'examples are the same, as those of Text, the interval is wider than '
-        'necessary. `configs/protocols.py` lists how each protocol differs '
+        'necessary. `configs/protocols/` lists how each protocol differs '
         'from its paper.'),
     'Associative recall and selective copying': (
         'The answers within one sequence depend on each other. So intervals '

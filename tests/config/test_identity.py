@@ -172,7 +172,7 @@ def test_whoever_declares_a_field_says_what_was_done_before():
     if field.before is not fields.ALWAYS:
       assert field.default == field.before, (
           f'The default of {name} would change the runs of all protocols: make '
-          'it equal to `before`, and set the field in configs/protocols.py for '
+          'it equal to `before`, and set the field in configs/protocols/ for '
           'the protocols that need it.')
 
 

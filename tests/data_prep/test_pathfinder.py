@@ -119,7 +119,8 @@ def test_the_mini_images_are_distinct_and_of_four_greys(tmp_path):
           for i in range(len(split))]
   assert len(set(seen)) == len(seen) == 700
   assert set(b''.join(seen)) == {0, 85, 170, 255}
-  # configs/protocols.py states that the first pixels are almost always black.
+  # configs/protocols/mini.py states that the first pixels are almost always
+  # black.
   assert not any(any(image[:4]) for image in seen)
   assert sum(any(image[:16]) for image in seen) <= 2
   artist = snakes.Artist(mini.law)

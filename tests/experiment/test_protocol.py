@@ -12,7 +12,7 @@ from tests.helpers.paths import ROOT
 
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
 MODELS = sorted(p.stem for p in (ROOT / 'configs').glob('*.py')
-                if p.stem not in ('__init__', 'base', 'protocols'))
+                if p.stem not in ('__init__', 'base'))
 CAUSAL = ('compressive', 'infini', 'lightning', 'ngram')  # do not pool by CLS
 
 
