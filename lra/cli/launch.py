@@ -15,6 +15,7 @@ from lra.errors import UserError
 from lra.experiment import loader, source
 from lra.formats import percent
 from lra.records import result as result_lib
+from lra.records.search import Search
 from lra.sweeps import best
 from lra.system import distributed, signals
 from lra.system.terminal import say
@@ -38,7 +39,7 @@ def train(experiment) -> int:
   return train_all(_runs(experiment))
 
 
-def train_all(runs: list, search: result_lib.Search | None = None) -> int:
+def train_all(runs: list, search: Search | None = None) -> int:
   """Trains several runs as `train` does.
 
   Args:

@@ -10,7 +10,8 @@ from lra.cli import launch, options
 from lra.config import identity, seeds
 from lra.errors import UserError
 from lra.formats import percent
-from lra.records.result import SEARCHED, Search
+from lra.records.result import SEARCHED
+from lra.records.search import Search
 from lra.sweeps import best, search
 
 

@@ -12,10 +12,11 @@ from pydantic import Field
 from data_prep import baselines as measured
 from lra import bits, tasks
 from lra.data.prepared import Prepared
-from lra.records import result
+from lra.records import record
+from lra.records.scores import Parts
 
 
-class Method(result.Record):
+class Method(record.Record):
   """The score of one method.
 
   Attributes:
@@ -23,13 +24,13 @@ class Method(result.Record):
     how: how the method works.
     examples: number of test examples; None in old records and for probes.
     correct: `lra.bits` of the right answers; None if `examples` is None.
-    parts: see `result.ClassificationScores`.
+    parts: see `scores.ClassificationScores`.
   """
-  accuracy: result.Fraction
-  how: result.Text
-  examples: result.Count | None = None
+  accuracy: record.Fraction
+  how: record.Text
+  examples: record.Count | None = None
   correct: str | None = None
-  parts: result.Parts = {}
+  parts: Parts = {}
 
   @pydantic.model_validator(mode='after')
   def _counts_agree(self):
@@ -44,29 +45,29 @@ class Method(result.Record):
     return self
 
 
-class Baselines(result.File):
+class Baselines(record.File):
   """The methods that were measured on the data with this fingerprint.
 
   Attributes:
     origin: origin of the data; None in old records.
     methods: name -> its score; `floors` in JSON.
   """
-  task: result.TaskName
-  fingerprint: result.Text
-  origin: result.Text | None = None
+  task: record.TaskName
+  fingerprint: record.Text
+  origin: record.Text | None = None
   methods: Annotated[
-      dict[result.Text, Method], Field(alias='floors', max_length=32)]
+      dict[record.Text, Method], Field(alias='floors', max_length=32)]
 
 
 def read(path: pathlib.Path) -> Baselines:
   """Returns the record in `path`, which is named like its task.
 
   Raises:
-    result.InvalidRecord: names the file and the field.
+    record.InvalidRecord: names the file and the field.
   """
-  kept = result.read_record(path, Baselines.model_validate, 'baselines')
+  kept = record.read_record(path, Baselines.model_validate, 'baselines')
   if kept.task != path.stem:
-    raise result.InvalidRecord(path, 'baselines', (
+    raise record.InvalidRecord(path, 'baselines', (
         f'it has the baselines of {kept.task} and should be {kept.task}.json'))
   return kept
 

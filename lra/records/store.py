@@ -16,9 +16,10 @@ from configs import base
 from lra.config import identity
 from lra.errors import UserError
 from lra.formats import plain
-from lra.records import baselines, result
+from lra.records import baselines, result, scores
 from lra.records.baselines import Baselines
-from lra.records.result import InvalidRecord, Result
+from lra.records.record import InvalidRecord
+from lra.records.result import Result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +138,7 @@ def key(run: Result) -> tuple:
 
 
 def _classifies(run):
-  return run.objective in result.CLASSIFIERS
+  return run.objective in scores.CLASSIFIERS
 
 
 def _read(directory, read, folders=None):

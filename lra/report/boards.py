@@ -26,7 +26,7 @@ class Baseline:
     how: how the method works, and on which data.
     foreign: whether its data differ from the data of the measured baselines, or
       of most rows if no baseline was measured.
-    parts: its accuracy by kind of example, see `result.ClassificationScores`.
+    parts: its accuracy by kind of example, see `scores.ClassificationScores`.
     agreement: always empty, since it is not measured for baselines.
     digits: decimals of its percentages.
   """

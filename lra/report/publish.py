@@ -29,7 +29,8 @@ from lra.config import identity
 from lra.errors import UserError
 from lra.formats import percent, points, quantity
 from lra.records import result
-from lra.records.result import InvalidRecord, Result
+from lra.records.record import InvalidRecord
+from lra.records.result import Result
 from lra.records.store import LeftOut
 from lra.report import data, figures, inputs, render, site, statistics
 from lra.report.site import Content, Place

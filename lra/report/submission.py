@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from lra import models, paths
 from lra.config import identity
-from lra.records import result, store
-from lra.records.result import InvalidRecord, Result
+from lra.records import result, scores, store
+from lra.records.record import InvalidRecord
+from lra.records.result import Result
 from lra.report import publish, rows
 from lra.system import machine
 
@@ -69,7 +70,7 @@ def _scores(run):
   if not run.finished:
     yield (f'the status is {run.status!r}: run the same command again until '
            'the run has finished.')
-  elif run.objective == result.CLASSIFICATION and run.test and (
+  elif run.objective == scores.CLASSIFICATION and run.test and (
       not run.test.correct):
     yield ('it does not store which test examples were right: repeat the run '
            'with this version.')
@@ -157,6 +158,6 @@ def _others(run, path, results):
   if kept.exists() and not kept.samefile(path):
     yield (f'{kept} is another record of the same run: send it only if it '
            'replaces that one, and say so in the pull request.')
-  if getattr(run, 'objective', '') in result.CLASSIFIERS:
+  if getattr(run, 'objective', '') in scores.CLASSIFIERS:
     for one in store.contradictions(runs, run):
       yield f'{one.name} would be left out, since {one.why}.'

@@ -26,7 +26,8 @@ from lra import files, paths
 from lra import models as known_models
 from lra.config import grid, identity
 from lra.errors import UserError, choose
-from lra.records.result import SEARCHED, Search
+from lra.records.result import SEARCHED
+from lra.records.search import Search
 from lra.sweeps import best, sweep
 from lra.sweeps.sweep import Entry
 from lra.system.terminal import say

@@ -66,7 +66,7 @@ def score(made: Program, eval_step: Callable, scored, split: prepared.Split,
     tick: see `Program.evaluate`.
 
   Returns:
-    JSON fields of `records.result.LongerScores`; None if `tick` ended it.
+    JSON fields of `records.scores.LongerScores`; None if `tick` ended it.
   """
   counts = made.evaluate(eval_step, scored, split, tick)
   if counts is None:

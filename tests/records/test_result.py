@@ -11,7 +11,7 @@ import pytest
 
 from lra import bits, paths
 from lra.errors import UserError
-from lra.records import result
+from lra.records import result, scores
 from lra.report import boards as boards_lib
 from lra.report import publish, render, site
 from tests.helpers import scored
@@ -244,9 +244,9 @@ def test_what_may_be_null(field):
 
 
 def test_every_field_is_described():
-  described = result.Result.__doc__ + result.ClassificationScores.__doc__
+  described = result.Result.__doc__ + scores.ClassificationScores.__doc__
   for name in {*result.Result.model_fields,
-               *result.ClassificationScores.model_fields}:
+               *scores.ClassificationScores.model_fields}:
     assert re.search(rf'^ {{4}}(\w+, )*{name}[,: ]', described, re.M), name
 
 

@@ -1,0 +1,167 @@
+"""Records: JSON files of a fixed form, such as the result of a run.
+
+Types are checked strictly. Values are bounded, far beyond those of any real
+run. An error names the file and the field. JSON calls the baselines `floors`.
+"""
+
+import math
+import pathlib
+import re
+import reprlib
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+import pydantic
+from pydantic import AfterValidator, Field
+
+from lra import files, tasks
+from lra.errors import UserError
+from lra.formats import plain
+
+# A record has some kilobytes: a larger file is no record.
+MAX_BYTES = 2**20
+MAX_DEPTH = 20
+_SURROGATE = re.compile('[\ud800-\udfff]')
+# Largest number of entries: baselines, properties of examples, values of one
+# property, rules.
+MOST = 32
+
+
+class InvalidRecord(UserError):
+  """Raised for a file that is not a valid record.
+
+  Attributes:
+    why: the reason in a few words, without the file's name.
+  """
+
+  def __init__(self, path: pathlib.Path, kind: str, why: str):
+    super().__init__(
+        f'{plain(str(path))} is not a valid {kind} record ({why}): restore it, '
+        'make it again or delete it, then repeat the command.')
+    self.why = why
+
+
+class Record(pydantic.BaseModel):
+  """A JSON object with described fields; other fields are kept unchanged.
+
+  Nothing is converted: '3', True, nan and inf are no numbers.
+  """
+  model_config = pydantic.ConfigDict(
+      strict=True, frozen=True, extra='allow', allow_inf_nan=False)
+
+
+class File(Record):
+  """A record with a file of its own; all its content can be written as JSON."""
+
+  @pydantic.model_validator(mode='before')
+  @classmethod
+  def _can_be_written(cls, fields):
+    """Checks fields without a described type, too, for what JSON can store."""
+    level = [('', fields)]
+    for _ in range(MAX_DEPTH):
+      level = [inner for item in level for inner in _inside(*item)
+               if type(inner[1]) is not int]  # most values are counts
+      if not level:
+        return fields
+    raise ValueError(f'it is nested more than {MAX_DEPTH} deep')
+
+
+def _inside(name, value):
+  """Returns the (name, value) pairs inside a value.
+
+  Raises ValueError if JSON cannot store the value.
+  """
+  if isinstance(value, dict):
+    parts = [(f'{name}.{key}'.lstrip('.')[:100], inner)
+             for key, inner in value.items()]
+    return parts + [(name, key) for key in value if not str(key).isascii()]
+  if isinstance(value, list | tuple):
+    return [(name, inner) for inner in value]
+  if (isinstance(value, float) and not math.isfinite(value)) or (
+      isinstance(value, str) and not value.isascii()
+      and _SURROGATE.search(value)):
+    raise ValueError(
+        f"field '{plain(name, most=100)}' is {plain(reprlib.repr(value))}: it "
+        'cannot be stored as JSON')
+  return ()
+
+
+def _not_blank(text):
+  if not plain(text):
+    raise ValueError('it should not be blank')
+  return text
+
+
+def _like(pattern, sentence):
+  def check(text):
+    if not re.fullmatch(pattern, text):
+      raise ValueError(sentence)
+    return text
+  return check
+
+
+def _known(task):
+  if task not in tasks.TASKS and task not in tasks.HARDER:
+    raise ValueError(f'it should be one of {", ".join(tasks.TASKS)}')
+  return task
+
+
+Text = Annotated[str, Field(max_length=1000), AfterValidator(_not_blank)]
+# Part of the name of a file.
+Name = Annotated[str, AfterValidator(_like(
+    '[a-z0-9_]{1,64}', 'it should be of a-z, 0-9 and _, 64 at most'))]
+Digest = Annotated[str, AfterValidator(_like(
+    '[0-9a-f]{64}', 'it should be 64 hexadecimal digits'))]
+# Tokens of a sequence: a number or a range.
+Length = Annotated[str, AfterValidator(_like(
+    '[0-9]{1,9}([-/][0-9]{1,9})?', 'it should be like 64, 40-256 or 512/128'))]
+TaskName = Annotated[str, AfterValidator(_known)]
+Count = Annotated[int, Field(ge=0, le=10**18)]
+Amount = Annotated[float, Field(ge=0, le=1e18)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+R = TypeVar('R', bound=Record)
+
+
+def read_record(path: pathlib.Path, parse: Callable[[object], R],
+                kind: str) -> R:
+  """Returns the record in a file.
+
+  Args:
+    path: a JSON file.
+    parse: makes a record of its content, or raises a ValidationError.
+    kind: kind of record, for the error.
+
+  Raises:
+    InvalidRecord: the file is not such a record; names the file and the field.
+  """
+  try:
+    return parse(files.read_json(path, MAX_BYTES))
+  except pydantic.ValidationError as error:
+    why, cause = reason(error), error
+  except UserError as error:
+    what = error.__cause__
+    why, cause = 'it is damaged: ' + plain(
+        str(getattr(what, 'strerror', None) or what)), error
+  except RecursionError as error:
+    why, cause = f'it is nested more than {MAX_DEPTH} deep', error
+  except ValueError as error:
+    why, cause = str(error), error
+  raise InvalidRecord(path, kind, why) from cause
+
+
+def reason(error: pydantic.ValidationError) -> str:
+  """Returns the first fault, in a few words that name the field."""
+  first = error.errors(include_url=False)[0]
+  field = f"field '{plain('.'.join(map(str, first['loc'])), most=100)}'"
+  what = first['msg'].removeprefix('Value error, ')
+  what = plain(what.replace('Input should', 'it should'))
+  if first['type'] == 'model_type':
+    what = 'it should be a JSON object'
+  if first['type'] == 'missing':
+    return f'{field} is missing'
+  if not first['loc']:
+    return what
+  if isinstance(first['input'], dict | list):
+    return f'{field}: {what}'
+  return f'{field} is {plain(reprlib.repr(first["input"]))}: {what}'

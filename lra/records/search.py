@@ -1,0 +1,81 @@
+"""The search that chose the settings of a run."""
+
+import hashlib
+import itertools
+import json
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from lra.config import identity
+from lra.records.record import MOST, Count, Fraction, Record, Text
+
+MOST_TRIED = 1000  # most settings of a search
+
+
+class Search(Record):
+  """The search that chose the settings of a run, without any test score.
+
+  Attributes:
+    tried: number of settings that were tried, n.
+    grid: field of the config -> the values that were tried; of a sampler, the
+      values or the range to draw from.
+    chosen_by: the score that decided.
+    seed: seed of the runs that were compared.
+    scores: pairs of a setting, {field: value}, and its validation accuracy;
+      None if its loss was not finite, or if it was pruned.
+    sampler: 'grid' tries all values; 'tpe' draws from them, see
+      `lra.sweeps.search`.
+    pruned: number of settings whose runs were stopped early.
+  """
+  tried: Annotated[int, Field(ge=1, le=MOST_TRIED)]
+  grid: Annotated[dict[Text, list[Any]],
+                  Field(min_length=1, max_length=MOST)]
+  chosen_by: Literal['validation accuracy']
+  seed: Count
+  scores: Annotated[list[Annotated[
+      tuple[dict[Text, Any], Fraction | None], Field(strict=False)]],
+                    Field(max_length=MOST_TRIED)]
+  sampler: Literal['grid', 'tpe'] = 'grid'
+  pruned: Count = 0
+
+  @property
+  def text(self) -> str:
+    how = '' if self.sampler == 'grid' else (
+        f' ({self.sampler.upper()}, {self.pruned} pruned)')
+    return f'best of {self.tried}{how} by validation'
+
+  @property
+  def digest(self) -> str:
+    """Eight hex digits that differ between searches."""
+    text = json.dumps(self.model_dump(exclude_unset=True), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+  @pydantic.model_validator(mode='after')
+  def _has_a_score_of_each_setting(self):
+    found = [setting for setting, _ in self.scores]
+    if self.sampler != 'grid':
+      if len(found) != self.tried or any(
+          set(setting) != set(self.grid) for setting in found):
+        raise ValueError(f"'tried' is {self.tried} but there are {len(found)} "
+                         "scores, or one is not of the fields of 'grid'")
+      if self.pruned > sum(score is None for _, score in self.scores):
+        raise ValueError("'pruned' is more than there are without a score")
+      return self
+    whole = [dict(zip(self.grid, values, strict=True))
+             for values in itertools.product(*self.grid.values())]
+    if len(self.scores) != self.tried or self.tried != len(whole):
+      raise ValueError(f"'tried' is {self.tried} but there are "
+                       f'{len(self.scores)} scores and a grid of {len(whole)}')
+    if any(setting not in found for setting in whole):
+      raise ValueError("'scores' lacks a setting of the grid")
+    return self
+
+  def chose(self, config: dict) -> bool:
+    """Returns whether a config has one of the best settings."""
+    flat = identity.flatten(config)
+    mine = {name: flat.get(name) for name in self.grid}
+    known = [score for _, score in self.scores if score is not None]
+    return bool(known) and [mine, max(known)] in [
+        [setting, score] for setting, score in self.scores]
