@@ -6,8 +6,10 @@ import time
 
 from absl import flags
 
-from lra.cli import launch, launch_jobs, launch_studies, options
+from lra import paths
+from lra.cli import launch, launch_jobs, options
 from lra.errors import BUG, UserError
+from lra.studies import page
 from lra.sweeps import best, bundle, plan, progress, runner, sweep
 from lra.system import signals
 from lra.training import writers
@@ -85,7 +87,7 @@ def _run(whole, entries, began):
     stopped = _in_turn(entries, extra, began, broken)
   print(progress.text(entries, whole=whole), flush=True)
   if entries[0].arm and (options.RECORD.value or options.REPLACE.value):
-    launch_studies.run()
+    write_studies()
   for unit in best.units(entries):
     if len(unit) == 1 and len(unit[0]) > 1:
       _print_mean(*unit)
@@ -97,6 +99,18 @@ def _run(whole, entries, began):
     print(f'error: {said}', file=sys.stderr)
     return BUG
   return signals.STOPPED if left else 0
+
+
+def write_studies() -> None:
+  """Writes the page: in docs/ for the records of a checkout, else beside them.
+
+  Raises:
+    UserError: a study, or a measurement, is not valid.
+  """
+  ours = launch.place().usual and not paths.installed()
+  path = (paths.ROOT / 'docs' if ours else _results()) / 'studies.md'
+  page.write(path, _results())
+  print(f'wrote {path}')
 
 
 def _print_mean(runs):

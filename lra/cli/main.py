@@ -53,8 +53,8 @@ def main(*after: str) -> int:
     publish.regenerate(launch.place(), html and pathlib.Path(html))
     return 0
   if options.STUDIES.value:
-    from lra.cli import launch_studies
-    launch_studies.run()
+    from lra.cli import launch_sweep
+    launch_sweep.write_studies()
     return 0
   if options.CHECK_RECORD.value:
     return _check_record(pathlib.Path(options.CHECK_RECORD.value))

@@ -7,11 +7,12 @@ Flash attention computes them in tiles and recomputes them for the gradient (Dao
 et al. 2022, arXiv 2205.14135); on a CPU this is the kernel `chunked`.
 """
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lra.costs import config_of
+import numpy as np
+
+from lra.costs import config_of, studies
 from lra.costs.step import drawn_step
 
 # Name of an arm -> its model and the arguments that differ from its config.
@@ -39,23 +40,22 @@ def measure(arms: Mapping[str, tuple[str, Mapping[str, Any]]],
   """
   rows = []
   for task in tasks:
-    steps, sizes = {}, {}
-    for arm, (model, changes) in arms.items():
+    steps, sizes = [], []
+    for model, changes in arms.values():
       config = config_of(model, task)
       config.dtype = 'float32'
       config.model.update(changes)
-      steps[arm], sizes[arm] = drawn_step(config)
-      steps[arm]()
-    seconds = [{arm: step() for arm, step in steps.items()}
-               for _ in range(rounds)]
+      step, size = drawn_step(config)
+      steps.append(step)
+      sizes.append(size)
+    times = np.array(studies.interleaved(steps, 0, rounds))
     first = next(iter(arms))
     rows += [{
         'arm': arm, 'task': task,
-        'seconds per step': round(
-            statistics.median(each[arm] for each in seconds), 4),
-        f'time / {first}': round(
-            statistics.median(each[arm] / each[first] for each in seconds), 3),
-        'temporaries (MiB)': round(sizes[arm] / 2**20, 1)} for arm in arms]
+        'seconds per step': round(float(np.median(own)), 4),
+        f'time / {first}': round(float(np.median(own / times[0])), 3),
+        'temporaries (MiB)': round(size / 2**20, 1)}
+             for arm, own, size in zip(arms, times, sizes, strict=True)]
   return rows
 
 
