@@ -97,7 +97,7 @@ def mixer_std(points: dict) -> list[dict]:
   return [{'step': step, 'blocks': [
       point[f'block_{i}'] for i in range(len(point)) if f'block_{i}' in point]}
       for (split, step), point in sorted(points.items(), key=lambda p: p[0][1])
-      if split == result.MIXER_STD]
+      if split == 'mixer_std']
 
 
 def read(path: pathlib.Path) -> dict:

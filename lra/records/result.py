@@ -37,7 +37,6 @@ from lra.records.scores import (
 )
 from lra.records.search import MOST_TRIED, Search
 
-MIXER_STD = 'mixer_std'  # a kind of log point
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
 # A search is complete if each of its runs has one of these statuses.

@@ -188,7 +188,7 @@ class RunDirectory:
     if not self._writes:
       return
     last = {'train': step, 'val': validated_step,
-            result.MIXER_STD: validated_step, 'test': -1}
+            'mixer_std': validated_step, 'test': -1}
     kept, lost = {}, []
     lines = self._lines()
     for number, line in enumerate(lines, 1):

@@ -19,7 +19,7 @@ from lra.errors import UserError
 from lra.experiment import source, vocabulary
 from lra.experiment.experiment import Experiment
 from lra.records import baselines
-from lra.records.result import MIXER_STD, Result
+from lra.records.result import Result
 from lra.system import distributed, machine, signals
 from lra.system.distributed import SharedStop, is_leader, is_multiprocess
 from lra.system.terminal import StopRequest, bar, say
@@ -356,7 +356,7 @@ class Trainer:
         rows=self.program.rows(size)))
     found = compiled(scored['params'], scored['constants'],
                      self.program.put(batch, micro=False))
-    self.run.log(step=self.step, split=MIXER_STD, **{
+    self.run.log(step=self.step, split='mixer_std', **{
         f'block_{i}': _or_none(float(value)) for i, value in enumerate(found)})
 
   def evaluate(self, scored, split: str, stop: StopRequest) -> dict | None:
