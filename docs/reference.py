@@ -31,7 +31,8 @@ lists one command and the flags that it takes.
 
 A command may also be a word, directly after the program's name; its flags then
 follow. For example, `python run_lra.py evaluate RUN --lengths=64` is `python
-run_lra.py --evaluate=RUN --lengths=64`.
+run_lra.py --evaluate=RUN --lengths=64`. `python run_lra.py evaluate --help`
+describes these flags.
 
 | word | flags |
 | :-- | :-- |

@@ -168,6 +168,13 @@ def test_what_is_no_checkpoint_is_named(folder, name):
     lra.load(folder / name)
 
 
+def test_a_run_with_a_similar_path_is_named(tmp_path):
+  run = tmp_path / 'runs/listops_mini/simpletron/1f2e3d4c-s0'
+  files.write_json(run / 'config.json', {})
+  with pytest.raises(UserError, match=f'{run}[?]'):
+    lra.load(tmp_path / 'run/listop_mini/simpletron/1f2e3d4d-s0')
+
+
 def test_a_damaged_best_is_not_scored(folder, trained, tmp_path):
   """The error names damaged parameters and does not advise deleting them."""
   copy = tmp_path / 'run'

@@ -178,6 +178,7 @@ OWN = [
     mini('pooling=cls|lightning', 'encoder.pooling=cls', model='lightning'),
     mini('qkv_width=32|64', 'model.qkv_width=32'),
     mini('pallas_tpu', 'model.kernel=pallas_tpu'),
+    mini('chunkd|chunked, or', 'model.kernel=chunkd', model='transformer'),
     # fields
     mini('config.train.steps', 'train.stepz=3'),
     mini('config.train.learning_rate', 'train.lr=3'),

@@ -17,11 +17,12 @@ from lra.system import environment
 
 def run() -> None:
   """Entry point of `run_lra.py`."""
+  said = sys.argv[1:2]
   try:
     sys.argv[1:] = words.flags(sys.argv[1:])
   except UserError as e:
     command.fail(str(e))
-  command.run(main, _usage, options.summary())
+  command.run(main, _usage, options.summary(*said))
 
 
 def _usage():

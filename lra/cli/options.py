@@ -6,11 +6,12 @@ import math
 import os
 import pathlib
 import sys
+import textwrap
 
 from absl import flags
 
 from lra import files, paths
-from lra.cli import command
+from lra.cli import command, words
 from lra.errors import UserError
 
 WORKDIR = flags.DEFINE_string(
@@ -322,12 +323,25 @@ With --config, --sweep or --suite:
   --log=csv,tensorboard,wandb,mlflow             further formats of the log
   --norecord           keep the results off the leaderboard
 
-Also: {program} data --help and {program} costs --help
+Flags of a word: {program} sweep --help, also of data and costs
 All flags: --helpfull. Documentation: docs/index.md of the repository.'''
 
 
-def summary() -> str:
-  """Returns the text of --help, with an example of each use."""
+def summary(word: str = '') -> str:
+  """Returns the text of --help: an example of each use.
+
+  Args:
+    word: a word of `lra.cli.words`, whose flags are described instead.
+  """
+  name = command.CONFIG.name if word == 'train' else word
+  if name in COMMANDS:
+    form = f'{word} {words.FORMS[word]}'.rstrip()
+    lines = [f'usage: {" ".join(paths.program())} {form} FLAGS']
+    for flag in (name, *sorted(COMMANDS[name])):
+      text = ' '.join(f'--{flag}: {flags.FLAGS[flag].help}'.split())
+      lines.append(textwrap.fill(
+          text, 80, initial_indent='  ', subsequent_indent='      '))
+    return '\n'.join(lines)
   return _HELP.format(program=' '.join(paths.program()),
                       model=paths.config_said('simpletron'))
 

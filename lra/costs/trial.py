@@ -100,6 +100,7 @@ def measure(experiment: Experiment) -> Trial:
   with (tempfile.TemporaryDirectory(prefix='lra-trial-') as folder,
         contextlib.closing(Trainer(dataclasses.replace(
             experiment, folder=pathlib.Path(folder)))) as trainer):
+    say('compiling the steps ...')
     trainer.compile()
     before = machine.cpu_times()
     with signals.interrupting():

@@ -7,7 +7,7 @@ import re
 from lra import files, paths
 from lra.config import grid, identity
 from lra.config.fields import FIELDS
-from lra.errors import UserError
+from lra.errors import UserError, meant
 from lra.experiment import bert, loader
 
 
@@ -103,8 +103,20 @@ def place(folder):
     values = files.read_json(run_folder / 'config.json')
     if isinstance(values, dict) and 'task' in values:
       return run_folder, kind, int(step) if step else None
+  close = _near(folder)
   raise UserError(
       f'{folder} is not the directory of a run, nor a checkpoint in one, nor '
-      'a folder that --export wrote, nor that of a BERT: give a directory with '
-      'a config.json, such as runs/listops_mini/simpletron/<config hash>-s0, '
-      'or its checkpoints/best, checkpoints/last or a step in one of these.')
+      'a folder that --export wrote, nor that of a BERT: ' + (
+          f'did you mean {close}?' if close else
+          'give a directory with a config.json, such as runs/listops_mini/'
+          'simpletron/<config hash>-s0, or its checkpoints/best, '
+          'checkpoints/last or a step in one of these.'))
+
+
+def _near(folder):
+  """Returns a run directory whose path is similar, or None."""
+  found = pathlib.Path(folder.anchor)
+  for part in folder.relative_to(folder.anchor).parts:
+    names = sorted(path.name for path in found.glob('*'))
+    found /= part if part in names else meant(part, names) or part
+  return found if (found / 'config.json').exists() else None

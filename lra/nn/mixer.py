@@ -239,6 +239,10 @@ def resolve_kernel(op: str, kernel: str, shape: tuple[int, ...],
   Raises:
     UserError: the kernel is unknown or cannot run here.
   """
+  known = 'auto', *kernels.OPS[op]
+  if kernel not in known:
+    raise UserError(f'config.model.kernel={kernel} is not possible: '
+                    f'{choose(kernel, known)}')
   try:
     return kernels.resolve(op, kernel, shape, dtype, **needs)
   except (NotImplementedError, ValueError) as e:

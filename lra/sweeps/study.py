@@ -12,8 +12,10 @@ from typing import Literal
 
 import pydantic
 
-from lra import files, paths
-from lra.errors import UserError, meant
+from data_prep import kinds
+from lra import files, paths, tasks
+from lra.config import grid
+from lra.errors import UserError, choose, meant
 
 FOLDER = pathlib.Path('configs', 'studies')
 SUFFIX = '.toml'
@@ -117,10 +119,52 @@ def read(path: pathlib.Path) -> Study:
         f'Cannot read the study {path} ({getattr(e, "strerror", None) or e}): '
         + (f'did you mean {FOLDER / close}{SUFFIX}?' if close else
            'give a file like those of configs/studies/.')) from e
-  if study.axis and not any(f'{study.axis}=' in a.line for a in study.arms):
-    raise UserError(f'The study {path}: no line of an arm sets its axis '
-                    f'{study.axis}: correct it, or leave it out.')
+  try:
+    _check_axis(study)
+    _check_claims(study)
+  except UserError as e:
+    raise UserError(f'The study {path}: {e}') from e
   return study
+
+
+def _check_axis(study):
+  """Raises UserError if the axis has no values, or another field has several.
+  """
+  if study.axis and not any(f'{study.axis}=' in a.line for a in study.arms):
+    raise UserError(f'no line of an arm sets its axis {study.axis}: correct '
+                    'it, or leave it out.')
+  for arm in study.arms:
+    for change in grid.words(arm.line)[1:]:
+      name = change.partition('=')[0]
+      if name != study.axis and len(grid.values(change)) > 1:
+        raise UserError(f'the arm {arm.name} has several values of {name}, '
+                        'which is not the axis: make an arm of each value.')
+
+
+def _check_claims(study):
+  """Raises UserError if a claim compares no arms.
+
+  A claim about other rows must name a column. The page then looks for both
+  among the measured rows.
+  """
+  arms = {arm.name for arm in study.arms}
+  trained = [grid.words(line)[0].partition(':')[2].partition(',')[0]
+             for _, line in study.lines]
+  baselines = {
+      f'{BASELINE}{name}' for task in trained if task in tasks.TASKS
+      for kind in [kinds.of(tasks.TASKS[task])]
+      for name in (*kind.quick, *kind.slow)}
+  for claim in study.claims:
+    if claim.arm == claim.than:
+      raise UserError(f'the claim {claim.text!r} compares {claim.arm} with '
+                      'itself: name another arm.')
+    if claim.at and claim.arm not in arms:
+      continue
+    for name, known in ((claim.arm, arms), (claim.than, arms | baselines)):
+      if name not in known:
+        raise UserError(f'the claim {claim.text!r} is about {name!r}: '
+                        + (choose(name, sorted(known)) if known else
+                           'give a column `at` of measured rows.'))
 
 
 def names() -> list[str]:

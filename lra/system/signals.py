@@ -213,7 +213,7 @@ def _wait(heard):
 def _first(number):
   what, when = _state.modes[-1]
   if what == _AT_ONCE:
-    _say(f'{_state.reason}: stopped; the same command resumes.')
+    _say(f'{_state.reason}: stopped; repeat the command to finish its work.')
     _end(STOPPED)
   _say(f'{_state.reason}: will stop {when}; Ctrl-C stops at once.')
   _pass_on(number)

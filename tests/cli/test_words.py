@@ -1,5 +1,7 @@
 """Tests that words are translated to the flags of their command."""
 
+import re
+
 import pytest
 from absl import flags
 from absl.testing import flagsaver
@@ -59,3 +61,12 @@ def test_the_program_takes_words(tmp_path):
   commands.assert_one_sentence(done, 'a')
   commands.assert_one_sentence(
       commands.run('run_lra', 'compare', 'a', cwd=tmp_path), 'compare needs')
+  done = commands.run('run_lra', 'leaderboard', '--help', cwd=tmp_path)
+  assert '--html' in done.stdout and '--sweep' not in done.stdout
+
+
+@pytest.mark.parametrize('word', sorted(words.FORMS))
+def test_the_help_of_a_word_has_the_flags_of_its_command(word):
+  name = 'config' if word == 'train' else word
+  found = re.findall('^  --(.*?): ', options.summary(word), re.MULTILINE)
+  assert {*found} == {name, *options.COMMANDS[name]}

@@ -62,6 +62,11 @@ def test_a_study_is_a_sweep_whose_arms_are_no_settings(tmp_path, monkeypatch):
     (_TEXT.replace('"higher"', '"better"'), 'claims.0.expected'),
     (_TEXT.replace('"Q?"', '3'), 'question'),
     ('title = ', 'one.toml'),
+    (_TEXT.replace('arm = "b"', 'arm = "c"'), "one.toml: .*'c'.* a, b"),
+    (_TEXT.replace('than = "a"', 'than = "baseline majorty"'),
+     "'baseline majorty': did you mean baseline majority"),
+    (_TEXT.replace('than = "a"', 'than = "b"'), 'compares b with itself'),
+    (_TEXT.replace('steps=7', 'steps=[7,8]'), 'one.toml: .* b .*train.steps'),
 ])
 def test_a_bad_study_is_named(tmp_path, text, word):
   with pytest.raises(errors.UserError, match=word):
@@ -169,7 +174,8 @@ def test_a_measurement_without_rows_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize('claim,word', [
-    ({'arm': 'c', 'than': 'a'}, "'c'"), ({'arm': 'a', 'than': 'd'}, "'d'"),
+    ({'arm': 'c', 'than': 'r', 'at': ['size']}, "'c'"),
+    ({'arm': 'r', 'than': 'd', 'at': ['size']}, "'d'"),
     ({'arm': 'a', 'than': 'r', 'at': ['y']}, "'y'")])
 def test_a_claim_about_nothing_is_refused(claim, word):
   one = study.Study(
@@ -183,7 +189,8 @@ def test_a_claim_about_nothing_is_refused(claim, word):
 @pytest.mark.parametrize('text,word', [
     (_TEXT.replace('tasks =', 'axis = "train.batch_size"\ntasks ='),
      'train.batch_size'),
-    (_TEXT.replace('name = "b"', 'name = "a"'), 'the arm a')])
+    (_TEXT.replace('name = "b"', 'name = "a"').partition('[[claims]]')[0],
+     'the arm a')])
 def test_columns_and_arms_have_one_config(tmp_path, monkeypatch, text, word):
   monkeypatch.chdir(ROOT)
   path = _write(tmp_path, text)
