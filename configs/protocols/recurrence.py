@@ -46,12 +46,12 @@ _SSM_RECIPE = dict(
 _PIXELS = dict(encoder=dict(inputs='values'))
 
 
-def _sized(width: int, layers: int, mlp_width: int = 0, heads: int = 4) -> dict:
+def _sized(width: int, layers: int, mlp_width: int = 0) -> dict:
   """Returns sizes of a model; without an MLP, `mlp_width` is the classifier's.
   """
   return dict(encoder=dict(num_layers=layers, width=width,
                            mlp_width=mlp_width or width),
-              model=dict(num_heads=heads))
+              model=dict(num_heads=4))
 
 
 def _trains(batch_size: int, steps: int, warmup_steps: int, eval_every: int,

@@ -119,13 +119,11 @@ def _state(op, sums):
   return (sums, np.abs(sums[..., 0])) if op == 'linear' else sums
 
 
-def run(op, kernel, arrays, named, dfinal, form='plain'):
-  """Returns a kernel's results, name -> float64 array."""
-  return compiled(op, kernel, arrays, named, dfinal, form)()
-
-
 def compiled(op, kernel, arrays, named, dfinal, form='plain'):
-  """Returns a function without arguments that computes `run`."""
+  """Returns a function that runs a kernel; it takes no arguments.
+
+  Its results are float64 arrays by name.
+  """
   do = arrays[3]
   keys = [key for key in named if key == 'initial_state']
   rest = {key: x for key, x in named.items() if key not in keys}

@@ -83,11 +83,11 @@ def state_size(model: str) -> int | None:
   return resolve(config_of(model, TASKS[0])).state_size
 
 
-def state_sizes(path: pathlib.Path = COUNTED) -> dict[str, int]:
+def state_sizes() -> dict[str, int]:
   """Reads model -> state size of the known ones; {} if there is no such file.
   """
   return {row['model']: int(row[STATE])
-          for row in inputs.counts(path, ('model', STATE), ())
+          for row in inputs.counts(COUNTED, ('model', STATE), ())
           if row[STATE].isdecimal()}
 
 

@@ -212,7 +212,7 @@ class Encoder(nn.Module):
     dtype: computing dtype; parameters are float32.
     full_length: L of uncut sequences, which sets the shapes of parameters;
       None if no input is cut.
-    norm: one of `lra.nn.norm.KINDS`.
+    norm: see `lra.nn.norm.make`.
     norm_place: `pre` normalises before mixers and MLPs and after the last
       block, `post` after each residual sum.
     norm_momentum, norm_rows: `momentum` and `rows` of `lra.nn.norm.BatchNorm`.

@@ -197,8 +197,6 @@ def _moments(x_BxLxD, mask_BxL, rows):
   return moments, [jnp.repeat(m[group_P], piece, axis=0) for m in moments]
 
 
-# The norms that an encoder may have.
-KINDS = ('layer', 'scale', 'rms', 'batch', 'none')
 # Collection of the running means of batch norms, as in flax.
 STATS = 'batch_stats'
 BATCH_EPS = 1e-5  # as in flax and PyTorch
@@ -209,7 +207,8 @@ def make(kind: str, dtype: jnp.dtype, name: str, mask_BxL: jax.Array, *,
   """Returns a norm, a function of x and `beside`; see `LayerNorm`.
 
   Args:
-    kind: one of `KINDS`; `none` returns x in `dtype`.
+    kind: 'layer', 'scale', 'rms', 'batch' or 'none', which returns x in
+      `dtype`.
     dtype: dtype of the result.
     name: name of its parameters.
     mask_BxL, train: arguments of `BatchNorm`.

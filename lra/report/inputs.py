@@ -189,25 +189,24 @@ class PublishedProbe:
 
 
 @functools.cache
-def published_probes(path: pathlib.Path = PUBLISHED_PROBES
-                     ) -> list[PublishedProbe]:
+def published_probes() -> list[PublishedProbe]:
   """Returns the published scores on longer sequences; [] without the file.
 
   Raises:
     UserError: the file is not valid.
   """
-  if not path.exists():
+  if not PUBLISHED_PROBES.exists():
     return []
   try:
     rows = list(csv.DictReader(io.StringIO(
-        files.read(path).decode(), newline=''), strict=True))
+        files.read(PUBLISHED_PROBES).decode(), newline=''), strict=True))
     return [PublishedProbe(**{
         **row, 'scaled': float(row['scaled']),
         'spread': float(row['spread']) if row['spread'] else None})
             for row in rows]
   except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
-    raise UserError(f'{path} is not valid ({error}): restore it from the '
-                    'repository.') from error
+    raise UserError(f'{PUBLISHED_PROBES} is not valid ({error}): restore it '
+                    'from the repository.') from error
 
 
 def counts(path: pathlib.Path, names: Sequence[str], numbers: Sequence[str]

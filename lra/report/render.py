@@ -166,8 +166,8 @@ def _asset(name):
   return markupsafe.Markup((_FOLDER / name).read_text(encoding='utf-8'))
 
 
-def _shown(text, most=_LONG):
-  return plain(text, most) or NONE
+def _shown(text):
+  return plain(text, _LONG) or NONE
 
 
 def _coded(text):

@@ -84,13 +84,12 @@ class Summary:
     boards: the tasks that have rows under it.
     table: the baselines first, then the models, the best on the first task
       first.
-    beaten, unbeaten: the titles of the tasks on which some row, or none, is
-      significantly better than the baseline.
+    unbeaten: the titles of the tasks on which no row is significantly better
+      than the baseline.
   """
   protocol: str
   boards: list[TaskBoard]
   table: Table
-  beaten: list[str]
   unbeaten: list[str]
 
 
@@ -123,13 +122,11 @@ def _summary(boards, protocol):
       board.task.name: Cell(board.highest) for board in shown})
   means = [names for names in inputs.AVERAGES if any(
       line.mean(names).accuracy is not None for line in lines)]
-  with_baseline = {name: rows for name, rows in begun.items()
-                   if any(row.above_baseline is not None for row in rows)}
-  unbeaten = [name for name, rows in with_baseline.items() if none_above(rows)]
+  unbeaten = [name for name, rows in begun.items() if none_above(rows) and any(
+      row.above_baseline is not None for row in rows)]
   return Summary(
       protocol, [board for board in shown if board.task.name in begun],
       Table(_columns(shown, means), [baselines, *lines], pinned=1),
-      _titles(name for name in with_baseline if name not in unbeaten),
       _titles(unbeaten))
 
 

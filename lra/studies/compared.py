@@ -29,10 +29,8 @@ class Cell:
 
   Attributes:
     row: the recorded runs; None if there are none.
-    planned: number of seeds that the study asks for.
   """
   row: Row | None
-  planned: int
 
   @property
   def done(self) -> bool:
@@ -90,7 +88,7 @@ def cells(study: Study, file: pathlib.Path, runs: pathlib.Path
 
 def _cell(results):
   kept = [result for result in results if result]
-  return Cell(Row(kept) if kept else None, len(results))
+  return Cell(Row(kept) if kept else None)
 
 
 def answers(study: Study, found: Mapping[tuple[str, str], Cell]

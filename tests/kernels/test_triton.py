@@ -283,7 +283,8 @@ def test_silu_where_several_gradients_are_made_at_once(
   arrays, named, dfinal = errors.operands('lightning', case)
   named['activation'] = 'silu'
   want = errors.expected('lightning', arrays, named, dfinal)
-  got = errors.run('lightning', 'pallas_triton', arrays, named, dfinal, form)
+  got = errors.compiled(
+      'lightning', 'pallas_triton', arrays, named, dfinal, form)()
   for name, x in got.items():
     assert relative_rms(x, want[name]) <= errors.bound(name, case.dtype), name
 
