@@ -216,13 +216,6 @@ flags.register_multi_flags_validator(
         values['at_once'] is None or values['seeds'] or values['sweep'] or
         values['suite'] or values['grid']),
     '--at_once needs --seeds, --grid, --sweep or --suite')
-for _flag in ('seeds', 'grid'):
-  flags.register_multi_flags_validator(
-      [_flag, 'workdir'], lambda values: not all(values.values()),
-      f'--{_flag} makes a run directory for each: leave out --workdir')
-  flags.register_multi_flags_validator(
-      ['profile', _flag], lambda values: not all(values.values()),
-      f'--profile is for one run: leave out --{_flag}')
 for _flag in ('space', 'trials'):
   flags.register_multi_flags_validator(
       [_flag, 'search'], lambda values, flag=_flag: (
@@ -232,30 +225,24 @@ flags.register_multi_flags_validator(
     ['search', 'space'], lambda values: not values['search'] or values['space'],
     '--search needs --space, such as '
     '--space=train.learning_rate=log(1e-4,1e-1)')
-for _flag in ('grid', 'distributed', 'workdir', 'profile', 'at_once'):
-  flags.register_multi_flags_validator(
-      ['search', _flag], lambda values: not all(values.values()),
-      f'--search trains one run after another, each in a directory of its own: '
-      f'leave out --{_flag}')
-flags.register_multi_flags_validator(
-    ['distributed', 'at_once'], lambda values: not all(values.values()),
-    '--distributed trains one run at a time: leave out --at_once')
-flags.register_multi_flags_validator(
-    ['executor', 'shard'], lambda values: None in values.values(),
-    '--executor makes the parts itself: leave out --shard')
-
-flags.register_multi_flags_validator(
-    ['lengths', 'quantise'], lambda values: not all(values.values()),
-    '--quantise scores the test split: leave out --lengths')
-for _flag in ('status', 'executor', 'bundle', 'from_bundle'):
-  flags.register_multi_flags_validator(
-      ['plan', _flag], lambda values, flag=_flag: not all(values.values()),
-      f'--plan changes nothing: leave out --{_flag}')
-for _flag in ('bundle', 'from_bundle'):
-  for _other in ('status', 'executor'):
+# Flag, flags that contradict it, and the reason.
+for _flag, _others, _why in (
+    ('seeds', ('workdir',), 'makes a run directory for each'),
+    ('grid', ('workdir',), 'makes a run directory for each'),
+    ('profile', ('seeds', 'grid'), 'is for one run'),
+    ('search', ('grid', 'distributed', 'workdir', 'profile', 'at_once'),
+     'trains one run after another, each in a directory of its own'),
+    ('distributed', ('at_once',), 'trains one run at a time'),
+    ('executor', ('shard',), 'makes the parts itself'),
+    ('quantise', ('lengths',), 'scores the test split'),
+    ('plan', ('status', 'executor', 'bundle', 'from_bundle'),
+     'changes nothing'),
+    ('bundle', ('status', 'executor'), 'is for a sweep that runs here'),
+    ('from_bundle', ('status', 'executor'), 'is for a sweep that runs here')):
+  for _other in _others:
     flags.register_multi_flags_validator(
         [_flag, _other], lambda values: not all(values.values()),
-        f'--{_flag} is for a sweep that runs here: leave out --{_other}')
+        f'--{_flag} {_why}: leave out --{_other}')
 
 # Flags that name a file or a folder. The shell does not expand ~ in --flag=~.
 _PATHS = ('bundle', 'check_record', 'curves', 'evaluate', 'export',

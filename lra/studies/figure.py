@@ -21,10 +21,10 @@ def arms(study: Study, found: Cells) -> bytes:
   There is a panel for each task, or lines over the values of the study's axis.
   """
   with style():
-    return _over_axis(study, found) if study.axis else _panels(study, found)
+    return _over_axis(study, found) if study.axis else _panels(found)
 
 
-def _panels(study, found):
+def _panels(found):
   columns = [c for c in dict.fromkeys(c for _, c in found) if any(
       cell.done for (_, column), cell in found.items() if column == c)]
   names = list(dict.fromkeys(
