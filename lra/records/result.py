@@ -188,9 +188,6 @@ class Result(File):
       list[MixerStd], Field(max_length=MOST_TRIED)] = []
   config: Config
 
-  # Earlier versions call the baselines floors.
-  floors = property(lambda self: self.baselines)
-
   @property
   def fields(self) -> dict[str, Any]:
     """The fields that were given, by their names in JSON."""

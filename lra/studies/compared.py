@@ -23,18 +23,8 @@ UNTESTED = ' (untested)'
 _SIGN = {'higher': 1, 'lower': -1, 'equal': 0}
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-  """The runs of an arm in one column of the table.
-
-  Attributes:
-    row: the recorded runs; None if there are none.
-  """
-  row: Row | None
-
-  @property
-  def done(self) -> bool:
-    return bool(self.row and self.row.finished)
+# (name of an arm, column) -> its recorded runs; None if there are none.
+Cells = Mapping[tuple[str, str], Row | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +49,8 @@ class Answer:
   verdict: str
 
 
-def cells(study: Study, file: pathlib.Path, runs: pathlib.Path
-          ) -> dict[tuple[str, str], Cell]:
-  """Returns {(name of the arm, column): cell}, in the study's order.
+def cells(study: Study, file: pathlib.Path, runs: pathlib.Path) -> Cells:
+  """Returns the recorded runs of each arm in each column, in the study's order.
 
   Args:
     study: the study, read from `file`.
@@ -82,17 +71,13 @@ def cells(study: Study, file: pathlib.Path, runs: pathlib.Path
     if len({entry.config_flags for entry in seeds}) > 1:
       raise UserError(f'{file}: the arm {arm} has several configs for '
                       f'{column}: give each a name of its own.')
-  return {key: _cell([records.get(entry.repetition) for entry in seeds])
+  kept = {key: [records[entry.repetition] for entry in seeds
+                if entry.repetition in records]
           for key, seeds in found.items()}
+  return {key: Row(runs) if runs else None for key, runs in kept.items()}
 
 
-def _cell(results):
-  kept = [result for result in results if result]
-  return Cell(Row(kept) if kept else None)
-
-
-def answers(study: Study, found: Mapping[tuple[str, str], Cell]
-            ) -> list[Answer]:
+def answers(study: Study, found: Cells) -> list[Answer]:
   """Tests the claims in each column with runs, with Holm's correction.
 
   Seeds are compared by Welch's t-test. If an arm has one seed only, it is
@@ -105,14 +90,14 @@ def answers(study: Study, found: Mapping[tuple[str, str], Cell]
         continue
       a = found.get((claim.arm, column))
       b = found.get((claim.than, column))
-      if a is None or not a.done:
+      if not (a and a.finished):
         continue
-      other = b.row.sample if b and b.done else _baseline(a.row, claim.than)
+      other = b.sample if b and b.finished else _baseline(a, claim.than)
       if other is None:
         continue
-      open_.append((claim, column, _difference(a.row.sample, other),
-                    (len(a.row.finished), len(other.accuracies))))
-      p.append(_p_value(a.row.sample, other))
+      open_.append((claim, column, _difference(a.sample, other),
+                    (len(a.finished), len(other.accuracies))))
+      p.append(_p_value(a.sample, other))
   apart = statistics.differ(p) if p else []
   return [Answer(claim, column, *difference, seeds,
                  verdict(claim.expected, difference[0], significant))
@@ -131,7 +116,7 @@ def verdict(expected: str, difference: float, significant: bool) -> str:
 
 def _baseline(row, name):
   """Returns a baseline of the first run as a sample of one, or None."""
-  known = row.runs[0].floors.get(name.removeprefix(study_lib.BASELINE))
+  known = row.runs[0].baselines.get(name.removeprefix(study_lib.BASELINE))
   return None if known is None or not name.startswith(
       study_lib.BASELINE) else statistics.Sample((known,), row.sample.examples)
 

@@ -6,10 +6,9 @@ from matplotlib import figure, ticker
 
 from lra.formats import plain
 from lra.records.style import BASELINE, COLOURS, WIDTH, legend, saved, style
-from lra.studies.compared import Cell
+from lra.studies.compared import Cells
 from lra.sweeps.study import Study
 
-Cells = Mapping[tuple[str, str], Cell]
 _MARKS = 'osD^vPX*'
 _SEED = dict(linestyle='none', marker='o', markersize=4,
              markerfacecolor='none', alpha=0.7)
@@ -26,18 +25,19 @@ def arms(study: Study, found: Cells) -> bytes:
 
 def _panels(found):
   columns = [c for c in dict.fromkeys(c for _, c in found) if any(
-      cell.done for (_, column), cell in found.items() if column == c)]
+      row and row.finished for (_, column), row in found.items()
+      if column == c)]
   names = list(dict.fromkeys(
-      arm for (arm, _), cell in found.items() if cell.done))
+      arm for (arm, _), row in found.items() if row and row.finished))
   fig = figure.Figure(
       figsize=(WIDTH, 1.0 + len(columns) * (0.55 + 0.24 * len(names))),
       layout='constrained')
   axes = fig.subplots(len(columns), 1, squeeze=False)[:, 0]
   for ax, column in zip(axes, columns, strict=True):
     for y, name in enumerate(names):
-      cell = found.get((name, column))
-      if cell and cell.done:
-        _mark(ax, cell.row, y, COLOURS[y % len(COLOURS)])
+      row = found.get((name, column))
+      if row and row.finished:
+        _mark(ax, row, y, COLOURS[y % len(COLOURS)])
     _draw_baseline(ax.axvline, found, column)
     ax.set_title(plain(column, 60), fontsize=10, loc='left')
     ax.set_yticks(range(len(names)), [plain(n, 40) for n in names], fontsize=9)
@@ -63,9 +63,9 @@ def _mark(ax, row, y, colour):
 
 
 def _draw_baseline(line, found, column):
-  for (_, other), cell in found.items():
-    if other == column and cell.done and cell.row.runs[0].floors:
-      line(100 * max(cell.row.runs[0].floors.values()),
+  for (_, other), row in found.items():
+    if other == column and row and row.finished and row.runs[0].baselines:
+      line(100 * max(row.runs[0].baselines.values()),
            color=BASELINE, linestyle='--', linewidth=1.2)
       return
 
@@ -75,8 +75,8 @@ def _over_axis(study, found):
   ax = fig.subplots()
   columns = list(dict.fromkeys(c for _, c in found))
   for i, name in enumerate(dict.fromkeys(arm for arm, _ in found)):
-    known = [(x, found[name, c].row) for x, c in enumerate(columns)
-             if (name, c) in found and found[name, c].done]
+    known = [(x, row) for x, c in enumerate(columns)
+             if (row := found.get((name, c))) and row.finished]
     # Arms stand side by side, so that their intervals can be read.
     xs = [x + 0.06 * i - 0.1 for x, _ in known]
     ax.errorbar(
@@ -105,8 +105,8 @@ def mixer_std(found: Cells) -> bytes | None:
     None if no record has these numbers.
   """
   deepest = {}
-  for (name, _), cell in found.items():
-    for run in cell.row.runs if cell.row else ():
+  for (name, _), row in found.items():
+    for run in row.runs if row else ():
       if run.mixer_std and len(run.mixer_std[0].blocks) >= len(
           deepest[name].mixer_std[0].blocks if name in deepest else ()):
         deepest[name] = run
@@ -155,9 +155,9 @@ def runtime(found: Cells, rows: Sequence[Mapping]) -> bytes | None:
   Returns:
     None if no row has a cell with runs.
   """
-  known = [(row, cell.row) for row in rows
-           if (cell := found.get((row.get('arm'), row.get('task'))))
-           and cell.done]
+  known = [(row, runs) for row in rows
+           if (runs := found.get((row.get('arm'), row.get('task'))))
+           and runs.finished]
   if not known:
     return None
   columns = list(dict.fromkeys(row['task'] for row, _ in known))

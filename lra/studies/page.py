@@ -155,7 +155,7 @@ def _measured(path):
 def _figures(study, found, measured):
   """Returns {name: SVG} of a study."""
   drawn = {}
-  if any(cell.done for cell in found.values()):
+  if any(row and row.finished for row in found.values()):
     drawn[study.name] = figure.arms(study, found)
   if study.draws:
     more = (figure.mixer_std(found) if study.draws == 'mixer_std' else
@@ -195,10 +195,10 @@ def _table(study, found):
       right=head)
 
 
-def _cell(cell):
-  if cell is None or cell.row is None:
+def _cell(row):
+  if row is None:
     return NONE
-  row, lost = cell.row, len(cell.row.runs) - len(cell.row.finished)
+  lost = len(row.runs) - len(row.finished)
   gone = f'{lost} of {len(row.runs)} diverged'
   if not row.finished:
     return gone

@@ -92,7 +92,7 @@ def _answers(a, b, **claim):
       name='one', title='', question='', source='', reported='', claims=[
           study.Claim(**{'text': '', 'arm': 'a', 'than': 'b', **claim})])
   return compared.answers(one, {
-      ('a', 'x'): compared.Cell(a), ('b', 'x'): compared.Cell(b)})
+      ('a', 'x'): a, ('b', 'x'): b})
 
 
 @pytest.mark.parametrize('expected,verdict', [
@@ -132,7 +132,7 @@ def test_the_correction_is_over_all_claims():
           study.Claim(text='', arm='a', than=than, expected='lower')
           for than in ('b', 'c', 'd')])
   found = compared.answers(three, {
-      (name, 'x'): compared.Cell(row) for name, row in (
+      (name, 'x'): row for name, row in (
           ('a', a), ('b', b), ('c', a), ('d', a))})
   assert [one.verdict for one in found] == ['not shown'] * 3
 
@@ -181,7 +181,7 @@ def test_a_claim_about_nothing_is_refused(claim, word):
   one = study.Study(
       name='', title='', question='', source='', reported='', claims=[
           study.Claim(text='T', **claim)])
-  found = {('a', 'x'): compared.Cell(None)}
+  found = {('a', 'x'): None}
   with pytest.raises(errors.UserError, match=word):
     page._check_claims('one.toml', one, found, [{'layer': 'r', 'size': 3}])
 
