@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 NONE = '–'
 # Categories of Unicode: line ends and controls become a blank; invisible
@@ -94,3 +94,18 @@ def quantity(number: float | None) -> str:
     if number >= limit:
       return f'{number:,.{digits}f}'
   return f'{number:.3f}'
+
+
+def aligned(rows: Sequence[Sequence[str]],
+            right: Collection[int] = ()) -> list[str]:
+  """Returns rows of cells as lines of plain text with aligned columns.
+
+  Args:
+    rows: rows with equally many cells.
+    right: indices of the columns that are aligned to the right.
+  """
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  return ['  '.join(
+      cell.rjust(width) if i in right else cell.ljust(width)
+      for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+  ).rstrip() for row in rows]

@@ -133,6 +133,16 @@ def train_sources(runs, how):
   return 0
 
 
+def minutes_left(began: float) -> float | None:
+  """Returns the minutes left of --max_minutes; None without a limit.
+
+  Args:
+    began: `time.monotonic()` at the begin of the command.
+  """
+  minutes = options.MAX_MINUTES.value
+  return minutes and max(minutes - (time.monotonic() - began) / 60, 0)
+
+
 def _ended(trained, errors):
   """Yields runs as they end; appends the error of the first failed one."""
   try:
@@ -170,13 +180,7 @@ def _runs(experiment):
   asked = config_flags.get_override_values(flags.FLAGS['config'])
   if options.SEEDS.value is None and not options.GRID.value:
     return [experiment]
-  if options.SEEDS.value is None:
-    numbers = [experiment.config.seed]
-  elif 'seed' in asked:
-    raise UserError('--seeds and --config.seed both set the seed: leave one '
-                    'out.')
-  else:
-    numbers = seeds.parse(options.SEEDS.value)
+  numbers = seeds_of(experiment, asked)
   lines = [grid.check(grid.words(line)) for line in options.GRID.value]
   if not all(lines):
     raise UserError('--grid has no field: write one such as '
@@ -196,6 +200,20 @@ def _runs(experiment):
                         'value once.')
       runs[run.folder] = run
   return list(runs.values())
+
+
+def seeds_of(experiment, asked: dict) -> list[int]:
+  """Returns the numbers of --seeds, by default that of the experiment.
+
+  Raises:
+    UserError: they are wrong, or `asked` sets a seed too; see `of_grid`.
+  """
+  if options.SEEDS.value is None:
+    return [experiment.config.seed]
+  if 'seed' in asked:
+    raise UserError('--seeds and --config.seed both set the seed: leave one '
+                    'out.')
+  return seeds.parse(options.SEEDS.value)
 
 
 def of_grid(experiment, asked: dict, lines: Iterable[list[str]],

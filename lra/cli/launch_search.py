@@ -7,7 +7,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from lra.cli import launch, options
-from lra.config import identity, seeds
+from lra.config import identity
 from lra.errors import UserError
 from lra.formats import percent
 from lra.records.result import SEARCHED
@@ -26,11 +26,7 @@ def run(experiment) -> int:
     raise UserError('--search chooses by validation: leave out '
                     'train.include_val=True.')
   asked = config_flags.get_override_values(flags.FLAGS['config'])
-  if options.SEEDS.value is not None and 'seed' in asked:
-    raise UserError('--seeds and --config.seed both set the seed: leave one '
-                    'out.')
-  numbers = [experiment.config.seed] if options.SEEDS.value is None else (
-      seeds.parse(options.SEEDS.value))
+  numbers = launch.seeds_of(experiment, asked)
   tried, results, began = {}, {}, time.monotonic()
   trials = _Trials(fields, numbers[0])
   for number, trial in enumerate(
@@ -39,7 +35,7 @@ def run(experiment) -> int:
     one = one.with_seed(numbers[0])
     if one.folder not in tried:
       code = launch.train_sources([one], {
-          'max_minutes': _left(began), 'log': options.LOG.value})
+          'max_minutes': launch.minutes_left(began), 'log': options.LOG.value})
       if code:
         return code
       result = trials.train(one, trial, began)
@@ -65,13 +61,6 @@ def run(experiment) -> int:
     return launch.EXIT['validated']
   return launch.train_all(
       [tried[place].with_seed(seed) for seed in numbers], made)
-
-
-def _left(began):
-  """Returns the minutes left of --max_minutes since `began`, None for no limit.
-  """
-  minutes = options.MAX_MINUTES.value
-  return minutes and max(minutes - (time.monotonic() - began) / 60, 0)
 
 
 class _Trials:
@@ -105,7 +94,7 @@ class _Trials:
       return reason
 
     result = train_lib.train(
-        one, _left(began),
+        one, launch.minutes_left(began),
         log=options.LOG.value, tested=False, shared=self._shared, watch=watch)
     return None if pruned else result
 

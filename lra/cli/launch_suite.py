@@ -10,7 +10,7 @@ from absl import flags
 
 from lra.cli import launch, options
 from lra.errors import BUG, UserError
-from lra.formats import NONE, percent
+from lra.formats import NONE, aligned, percent
 from lra.records.result import SEARCHED
 from lra.report import publish, rows
 from lra.sweeps import plan, runner, suite, sweep
@@ -44,7 +44,8 @@ def run() -> int:
     print(plan.table([planned(unit, estimate) for unit in units],
                      options.MAX_MINUTES.value, 'searches'))
     return 0
-  if _recorded():
+  recorded = launch.to_record(True)
+  if recorded:
     publish.check(launch.place(), {unit.task.split(',')[0] for unit in units})
   stopped, broken = False, how['broken']
   for number, unit in enumerate(units, 1):
@@ -54,7 +55,7 @@ def run() -> int:
     if stopped:
       break
   print(table(units), flush=True)
-  if not _recorded() and options.RECORD.value is None:
+  if not recorded and options.RECORD.value is None:
     print('Not on the leaderboard: --record adds the chosen runs, in tables '
           'of searched settings.')
   left = [entry for unit in units for entry in _left(unit)]
@@ -69,35 +70,23 @@ def run() -> int:
   return BUG
 
 
-def _recorded():
-  return bool(options.RECORD.value or (
-      options.RECORD.value is None and options.REPLACE.value))
-
-
 def _unit(unit, began, how):
   """Searches, chooses, trains and records; returns whether a stop came."""
   extra = ('--norecord', *(
       flags.FLAGS[name].serialize() for name in _PASSED_ON
       if flags.FLAGS[name].value not in (None, [])))
   if runner.run(unit.search, extra=(*extra, '--notest'), ended=SEARCHED,
-                max_minutes=_minutes(began), **how):
+                max_minutes=launch.minutes_left(began), **how):
     return True
   chosen = suite.choice(unit)
   if chosen is None:
     return False  # a run of the search has failed
   stopped = runner.run(list(chosen.runs), extra=extra,
-                       max_minutes=_minutes(began), **how)
-  if _recorded():
+                       max_minutes=launch.minutes_left(began), **how)
+  if launch.to_record(True):
     for entry in chosen.runs:
       _record(entry, chosen.search)
   return stopped
-
-
-def _minutes(began):
-  """Returns the minutes left of --max_minutes, None without a limit."""
-  minutes = options.MAX_MINUTES.value
-  return None if minutes is None else max(
-      minutes - (time.monotonic() - began) / 60, 0)
 
 
 def _record(entry, search):
@@ -153,11 +142,7 @@ def table(units: list[suite.Unit]) -> str:
 
   Test scores are of the chosen setting only.
   """
-  lines = [_HEAD, *map(_cells, units)]
-  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-  return '\n'.join('  '.join(
-      cell.ljust(width) for cell, width in zip(line, widths, strict=True)
-  ).rstrip() for line in lines)
+  return '\n'.join(aligned([_HEAD, *map(_cells, units)]))
 
 
 def _cells(unit):

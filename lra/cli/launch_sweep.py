@@ -124,13 +124,13 @@ def _print_mean(runs):
 def _in_turn(entries, extra, began, broken):
   """Runs entries here; time spent since `began` counts towards --max_minutes.
   """
-  minutes, how = options.MAX_MINUTES.value, {}
-  if minutes:
+  how = {}
+  if options.MAX_MINUTES.value:
     estimate = plan.estimator(entries, _results())
     how['compiling'] = lambda entry: estimate(entry).compiling
-    minutes = max(minutes - (time.monotonic() - began) / 60, 0)
   return runner.run(
-      entries, extra=extra, max_minutes=minutes, recorded=launch.is_recorded,
+      entries, extra=extra, max_minutes=launch.minutes_left(began),
+      recorded=launch.is_recorded,
       compile_ahead=bool(flags.FLAGS['compile_cache'].value) and (
           runner.may_compile_ahead()), broken=broken,
       **how)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from lra import files, models, paths
-from lra.formats import count, plain
+from lra.formats import aligned, count, plain
 from lra.report.markdown import Markup, code, table
 
 MODELS = models.FOLDER
@@ -276,11 +276,7 @@ def listing(params: Mapping[str, Mapping[str, int]] | None = None,
       lines.append([e.name, family, paper(e.source),
                     *(_against(mine.get(t), base.get(t)) for t in columns),
                     count(states[e.name]) if e.name in states else '-', e.cost])
-  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-  lines = ['  '.join(
-      cell.rjust(w) if 2 < i < len(widths) - 1 else cell.ljust(w)
-      for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-  ).rstrip() for line in lines]
+  lines = aligned(lines, right=range(3, len(lines[0]) - 1))
   return ''.join(f'{line}\n' for line in lines + problems(folder))
 
 

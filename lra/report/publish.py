@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from lra import files, paths, tasks
 from lra.config import identity
 from lra.errors import UserError
-from lra.formats import percent, points, quantity
+from lra.formats import aligned, percent, points, quantity
 from lra.records import result
 from lra.records.record import InvalidRecord
 from lra.records.result import Result
@@ -354,10 +354,7 @@ def compare(before: Result, now: Result) -> str:
       *((f'{name} file', *((getattr(run, f'{name}_sha256') or 'unknown')[:8]
                            for run in (before, now)), '')
         for name in ('model', 'config'))]
-  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-  return '\n'.join('  ' + '  '.join(
-      cell.ljust(width) for cell, width in zip(line, widths, strict=True)
-  ).rstrip() for line in lines)
+  return '\n'.join(f'  {line}' for line in aligned(lines))
 
 
 def _commit(run):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lra import paths
 from lra.config import identity
-from lra.formats import NONE, count
+from lra.formats import NONE, aligned, count
 from lra.records.result import FINISHED, SEARCHED, Result
 from lra.records.store import read_runs
 from lra.sweeps import kept
@@ -266,11 +266,7 @@ def table(estimates: Sequence[Estimate], max_minutes: float | None = None,
       for e, fit in zip(estimates, _fits(estimates, max_minutes), strict=True))]
   if max_minutes is None:
     rows = [(*row[:3], *row[4:]) for row in rows]
-  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-  lines = ['  '.join((
-      row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(
-          row[1:-2], widths[1:-2], strict=True)),
-      row[-2].ljust(widths[-2]), row[-1])).rstrip() for row in rows]
+  lines = aligned(rows, right=range(1, len(rows[0]) - 2))
   return '\n'.join([*lines, _total(estimates, what)])
 
 

@@ -16,7 +16,7 @@ import tqdm
 from lra import files
 from lra.config import identity
 from lra.errors import UserError
-from lra.formats import NONE, count, percent
+from lra.formats import NONE, aligned, count, percent
 from lra.records import curves
 from lra.records.result import FINISHED, Result
 from lra.records.store import read_runs
@@ -141,10 +141,7 @@ def table(standings: Sequence[Standing], most: int | None = None) -> str:
   chosen = sorted(range(len(standings)), key=lambda i: _rank(standings[i]))
   chosen = sorted(chosen[:most])
   rows = [_HEAD, *(_cells(standings[i]) for i in chosen)]
-  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-  lines = ['  '.join([
-      row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(
-          row[1:-1], widths[1:-1], strict=True)), row[-1]]) for row in rows]
+  lines = aligned(rows, right=range(1, len(rows[0]) - 1))
   if len(chosen) < len(standings):
     lines.append(f'and {len(standings) - len(chosen)} more')
   done = sum(s.finished for s in standings)
