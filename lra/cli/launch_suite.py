@@ -3,18 +3,15 @@
 import collections
 import math
 import pathlib
-import sys
 import time
 
 from absl import flags
 
 from lra.cli import launch, options
-from lra.errors import BUG, UserError
 from lra.formats import NONE, aligned, percent
 from lra.records.result import SEARCHED
 from lra.report import publish, rows
 from lra.sweeps import plan, runner, suite, sweep
-from lra.system import signals
 from lra.training import writers
 
 # Flags that are passed on to the processes of a suite.
@@ -47,7 +44,7 @@ def run() -> int:
   recorded = launch.to_record(True)
   if recorded:
     publish.check(launch.place(), {unit.task.split(',')[0] for unit in units})
-  stopped, broken = False, how['broken']
+  stopped = False
   for number, unit in enumerate(units, 1):
     print(f'[{number} of {len(units)}] {unit.title}: best of '
           f'{len(unit.settings)} settings', flush=True)
@@ -58,16 +55,9 @@ def run() -> int:
   if not recorded and options.RECORD.value is None:
     print('Not on the leaderboard: --record adds the chosen runs, in tables '
           'of searched settings.')
-  left = [entry for unit in units for entry in _left(unit)]
-  if not left:
-    return 0
-  if stopped:
-    return signals.STOPPED
-  said = sweep.failure(left, sum(unit.total for unit in units), broken, 'suite')
-  if not any(entry.line in broken for entry in left):
-    raise UserError(said)
-  print(f'error: {said}', file=sys.stderr)
-  return BUG
+  return sweep.exit_code(
+      [entry for unit in units for entry in _left(unit)], stopped,
+      sum(unit.total for unit in units), how['broken'], 'suite')
 
 
 def _unit(unit, began, how):

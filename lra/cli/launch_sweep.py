@@ -8,10 +8,8 @@ from absl import flags
 
 from lra import paths
 from lra.cli import launch, launch_jobs, options
-from lra.errors import BUG, UserError
 from lra.studies import page
 from lra.sweeps import best, bundle, plan, progress, runner, sweep
-from lra.system import signals
 from lra.training import writers
 
 # Flags that are passed on to the processes and jobs of a sweep.
@@ -91,14 +89,8 @@ def _run(whole, entries, began):
   for unit in best.units(entries):
     if len(unit) == 1 and len(unit[0]) > 1:
       _print_mean(*unit)
-  left = sweep.left(entries, launch.is_recorded)
-  if left and not stopped:
-    said = sweep.failure(left, len(entries), broken)
-    if not any(entry.line in broken for entry in left):
-      raise UserError(said)
-    print(f'error: {said}', file=sys.stderr)
-    return BUG
-  return signals.STOPPED if left else 0
+  return sweep.exit_code(sweep.left(entries, launch.is_recorded), stopped,
+                         len(entries), broken)
 
 
 def write_studies() -> None:

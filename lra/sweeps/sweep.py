@@ -20,6 +20,7 @@ import dataclasses
 import itertools
 import pathlib
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
@@ -28,12 +29,13 @@ from absl import flags
 from lra import files, paths
 from lra.config import grid, identity
 from lra.config import seeds as seeds_lib
-from lra.errors import UserError, meant
+from lra.errors import BUG, UserError, meant
 from lra.experiment import loader
 from lra.records import result as result_lib
 from lra.records.result import Result
 from lra.report import rows
 from lra.sweeps import study
+from lra.system import signals
 from lra.system.terminal import say
 
 _MAX_BYTES = 2**22  # largest sweep file: hundreds of bytes for each run
@@ -240,19 +242,27 @@ def left(entries: list[Entry], recorded: Callable[[Result], bool],
       result is not None and result.status in ended and recorded(result))]
 
 
-def failure(failed: list[Entry], total: int, broken: Collection[int] = (),
-            of: str = 'sweep') -> str:
-  """Returns the message about runs that have failed; it names their lines.
+def exit_code(left: list[Entry], stopped: bool, total: int,
+              broken: Collection[int], of: str = 'sweep') -> int:
+  """Returns 0 if no run is left, `signals.STOPPED` after a stop, else BUG.
+
+  A message on stderr names the lines of the runs that have failed.
 
   Args:
-    failed: the runs.
+    left: the runs that have not ended.
+    stopped: whether the command was stopped.
     total: number of runs of the sweep.
     broken: lines whose processes ended by a bug or a signal; see `runner.run`.
     of: kind of the file that has the lines.
+
+  Raises:
+    UserError: all runs that are left have failed by errors of users.
   """
-  mendable = [entry for entry in failed if entry.line not in broken]
-  bugs = [entry for entry in failed if entry.line in broken]
-  return ' '.join(
+  if stopped or not left:
+    return signals.STOPPED if left else 0
+  mendable = [entry for entry in left if entry.line not in broken]
+  bugs = [entry for entry in left if entry.line in broken]
+  said = ' '.join(
       f'{len(some)} of {total} runs {"has" if len(some) == 1 else "have"} '
       f'{what} (line{"s" * (len(lines) > 1)} '
       f'{rows.listed(map(str, lines))} of the {of}): {advice}.'
@@ -263,3 +273,7 @@ def failure(failed: list[Entry], total: int, broken: Collection[int] = (),
            'the configs are not at fault; repeat the command, and report the '
            'traceback if it comes again'))
       if some for lines in [sorted({entry.line for entry in some})])
+  if not bugs:
+    raise UserError(said)
+  print(f'error: {said}', file=sys.stderr)
+  return BUG
