@@ -51,22 +51,16 @@ PROTOCOLS = {
 # sparse pattern. hash_rounds: rounds of hashing of reformer.
 _ARGUMENTS = dict(
     qkv_bias=True, attention_dropout=0.0, num_global=0, hash_rounds=4)
-ARGUMENTS = {
-    'simpletron': _ARGUMENTS,
+ARGUMENTS = dict.fromkeys(PROTOCOLS, _ARGUMENTS) | {
     'lra': dict(_ARGUMENTS, qkv_bias=False, attention_dropout=0.1,
                 num_global=1),
     'nystrom': dict(_ARGUMENTS, attention_dropout=0.1, hash_rounds=2),
-    's4': _ARGUMENTS, 's5': _ARGUMENTS, 'mega': _ARGUMENTS,
-    'metala': _ARGUMENTS, 'probes': _ARGUMENTS,
     'state': dict(_ARGUMENTS, direction='causal'),
-    'mad': _ARGUMENTS, 'zoology': _ARGUMENTS,
-    'bert': dict(_ARGUMENTS, attention_dropout=0.1),
-}
-_BOTH_WAYS = {
-    ('metala', task): dict(direction='bidirectional') for task in (
-        'retrieval', 'retrieval_rfc', 'image', 'pathfinder', 'pathx')}
+    'bert': dict(_ARGUMENTS, attention_dropout=0.1)}
 # Arguments that a protocol sets differently on one task.
 TASK_ARGUMENTS = {
     ('lra', 'image'): dict(attention_dropout=0.2),
     ('metala', 'listops'): dict(direction='causal'),
-    ('metala', 'text'): dict(direction='causal'), **_BOTH_WAYS}
+    ('metala', 'text'): dict(direction='causal'),
+    **{('metala', task): dict(direction='bidirectional') for task in (
+        'retrieval', 'retrieval_rfc', 'image', 'pathfinder', 'pathx')}}

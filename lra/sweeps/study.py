@@ -16,6 +16,7 @@ from data_prep import kinds
 from lra import files, paths, tasks
 from lra.config import grid
 from lra.errors import UserError, choose, meant
+from lra.records.record import reason
 
 FOLDER = pathlib.Path('configs', 'studies')
 SUFFIX = '.toml'
@@ -109,10 +110,7 @@ def read(path: pathlib.Path) -> Study:
     text = files.read(paths.found(path), _MAX_BYTES).decode()
     study = Study.model_validate({**tomllib.loads(text), 'name': path.stem})
   except pydantic.ValidationError as e:
-    first = e.errors(include_url=False)[0]
-    raise UserError(
-        f'The study {path}: {".".join(map(str, first["loc"]))}: '
-        f'{first["msg"]}; correct it.') from e
+    raise UserError(f'The study {path}: {reason(e)}: correct it.') from e
   except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
     close = None if path.exists() else meant(path.stem, names())
     raise UserError(
