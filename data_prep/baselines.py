@@ -5,7 +5,6 @@ models see. Its hyperparameters, if any, are chosen on val.
 """
 
 import json
-import os
 import pathlib
 import time
 from collections.abc import Callable, Mapping
@@ -14,8 +13,7 @@ import numpy as np
 
 from data_prep import kinds, parts
 from data_prep.content import Content, Split
-from lra import bits, tasks
-from lra.errors import UserError
+from lra import bits, files, tasks
 
 # The folder, JSON fields and old flags call baselines "floors".
 RECORDS = pathlib.Path(__file__).parent.parent / 'lra' / 'results' / 'floors'
@@ -73,12 +71,5 @@ def write(record: dict, directory: pathlib.Path = RECORDS) -> pathlib.Path:
     UserError: the directory cannot be written.
   """
   path = directory / f'{record["task"]}.json'
-  new = path.with_suffix('.new')
-  try:
-    directory.mkdir(parents=True, exist_ok=True)
-    new.write_text(json.dumps(record, indent=1) + '\n', encoding='utf-8')
-    os.replace(new, path)
-  except OSError as e:
-    raise UserError(f'Cannot write {path} ({e.strerror}): choose another '
-                    '--baselines_dir.') from e
+  files.write_all({path: f'{json.dumps(record, indent=1)}\n'.encode()})
   return path

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import jax
 
 from lra import files
-from lra.errors import UserError
 from lra.system import machine
 
 
@@ -35,13 +34,7 @@ def write(out: pathlib.Path, name: str, rows: list[dict], flag: str) -> str:
           'date': datetime.datetime.now(datetime.UTC).date().isoformat()},
       'commit': state['git_commit'] and state['git_commit'] + changed,
       'command': ' '.join(['python -m lra.costs', flag])}, indent=1) + '\n'
-  path = out / 'studies' / f'{name}.json'
-  try:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_all({path: text.encode()})
-  except OSError as e:
-    raise UserError(f'{path} cannot be written ({e.strerror}): choose another '
-                    '--out.') from e
+  files.write_all({out / 'studies' / f'{name}.json': text.encode()})
   return text
 
 
