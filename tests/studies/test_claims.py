@@ -186,6 +186,14 @@ def test_a_claim_about_nothing_is_refused(claim, word):
     page._check_claims('one.toml', one, found, [{'layer': 'r', 'size': 3}])
 
 
+def test_claims_about_rows_that_are_not_measured_yet_are_left_out():
+  one = study.Study(
+      name='', title='', question='', source='', reported='', claims=[
+          study.Claim(text='T', arm='r', than='s', at=['size'])])
+  page._check_claims('one.toml', one, {('a', 'x'): None}, [])
+  assert not compared.measured_answers(one, [])
+
+
 @pytest.mark.parametrize('text,word', [
     (_TEXT.replace('tasks =', 'axis = "train.batch_size"\ntasks ='),
      'train.batch_size'),
