@@ -19,9 +19,8 @@ import sys
 import data_prep
 from data_prep import baselines, describe, kinds
 from lra import paths, tasks
-from lra.errors import UserError
+from lra.errors import USER_ERROR, UserError
 
-_USER_ERROR = 2
 _PROGRAM = 'python -m data_prep'
 
 
@@ -37,7 +36,7 @@ def main(argv=None, program: str = _PROGRAM) -> int:
       _run(_parsed(argv, program))
   except UserError as e:
     print(f'error: {e}', file=sys.stderr)
-    return _USER_ERROR
+    return USER_ERROR
   except signals.Stop:
     print('stopped; the same command starts again', file=sys.stderr)
     return signals.STOPPED
