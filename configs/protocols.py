@@ -34,7 +34,9 @@ defines. The default protocol of a task is the first one that has the task.
 
 Under every protocol the mini tasks, including those of images, have our sizes
 and steps (`_MINI`) and the protocol's recipe. `retrieval_rfc` is our task too;
-it has the settings of `retrieval`.
+it has the settings of `retrieval`. `amazon` has those of Text under
+`simpletron`, `mnist` and `cifar100` have those of Image under `lra`. Only the
+steps of an epoch, and between validations, differ.
 
 In the lists below, "there" means the released code, "here" this repository.
 
@@ -220,6 +222,8 @@ _SIMPLETRON = dict(
     retrieval=_SIMPLETRON_RETRIEVAL,
     retrieval_rfc=_SIMPLETRON_RETRIEVAL,
     **_MINI)
+_SIMPLETRON['amazon'] = _join(
+    _SIMPLETRON['text'], dict(train=dict(eval_every=1000)))
 
 _LRA_RECIPE = dict(
     train=dict(b2=0.98, eps=1e-9, select='last'),
@@ -289,6 +293,8 @@ _LRA.update(
     pathx256=_join(_LRA_IMAGES, _epochs(100, 160_000, 32), dict(
         train=dict(cpu_microbatch_size=1, cpu_eval_batch_size=1),
         encoder=dict(num_layers=2))))
+_LRA['cifar100'] = _LRA['image']
+_LRA['mnist'] = _join(_LRA['image'], _epochs(200, 55_000, 256))
 
 _NYSTROM_RECIPE = dict(
     train=dict(learning_rate=1e-4, weight_decay=0.0, eps=1e-6),
@@ -619,7 +625,8 @@ _BOTH_WAYS = {
         'retrieval', 'retrieval_rfc', 'image', 'pathfinder', 'pathx')}
 # Arguments that a protocol sets differently on one task.
 TASK_ARGUMENTS = {
-    ('lra', 'image'): dict(attention_dropout=0.2),
+    **{('lra', task): dict(attention_dropout=0.2)
+       for task in ('image', 'cifar100', 'mnist')},
     ('metala', 'listops'): dict(direction='causal'),
     ('metala', 'text'): dict(direction='causal'), **_BOTH_WAYS}
 

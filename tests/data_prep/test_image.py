@@ -16,6 +16,7 @@ import data_prep
 from data_prep import __main__ as command
 from data_prep import cifar, image
 from data_prep.content import fingerprint
+from lra.data import prepared
 from lra.errors import UserError
 from tests.helpers import damage
 
@@ -139,7 +140,8 @@ def write_folder(path, files):
 
 def made(source, mini=False):
   images, stored = cifar.read(source)
-  return image.content(images, stored, mini=mini), stored
+  return image.content(images, stored, (
+      lambda x: image.quarter(image.grey(x))) if mini else image.grey), stored
 
 
 @pytest.mark.parametrize('write', [write_archive, write_folder])
@@ -153,7 +155,7 @@ def test_every_form_gives_the_same_data(tmp_path, examples, kind, write):
   pairs = {split: list(zip(*part, strict=True))
            for split, part in examples.items()}
   assert fingerprint(content.splits) == fingerprint(
-      image.content(pairs, kind, mini=False).splits)
+      image.content(pairs, kind, image.grey).splits)
   assert [len(content.splits[s]) for s in ('train', 'val', 'test')] == [
       30, 10, 10]
   assert np.bincount(content.splits['val'].labels).tolist() == [1] * 10
@@ -165,8 +167,9 @@ def test_every_form_gives_the_same_data(tmp_path, examples, kind, write):
 
 
 def test_jpeg_copies_are_said(tmp_path, examples):
-  content, _ = made(write_archive(tmp_path / 'a', files_of('jpeg', examples)))
-  assert 'stored as jpeg' in content.info['origin']
+  source = write_archive(tmp_path / 'a', files_of('jpeg', examples))
+  data = prepared.load('image', tmp_path / 'data', source)
+  assert 'stored as jpeg' in data.info['origin']
 
 
 def test_grey_is_that_of_the_released_code():
