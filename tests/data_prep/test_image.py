@@ -19,6 +19,7 @@ from data_prep.content import fingerprint
 from lra.data import prepared
 from lra.errors import UserError
 from tests.helpers import damage
+from tests.helpers.cifar_files import batch_of, write_archive, write_folder
 
 COUNTS = {'train': 40, 'test': 10}
 # (colour, grey value) by tf.image.rgb_to_grayscale of TensorFlow 2.21.
@@ -36,29 +37,6 @@ def examples(monkeypatch):
   rng = np.random.default_rng(0)
   return {split: (rng.integers(0, 256, (n, 32, 32, 3), np.uint8),
                   np.arange(n) % 10) for split, n in COUNTS.items()}
-
-
-class Python2Pickler(pickle._Pickler):
-  """Writes text and bytes as one type, as Python 2 did for CIFAR-10's files."""
-  dispatch = dict(pickle._Pickler.dispatch)
-
-  def save_bytes(self, text):
-    size = len(text)
-    self.write(b'U' + bytes([size]) + text if size < 256 else
-               b'T' + struct.pack('<i', size) + text)
-
-  dispatch[bytes] = save_bytes
-  dispatch[str] = lambda self, text: self.save_bytes(text.encode())
-
-
-def batch_of(images, labels):
-  """Returns the bytes of a batch file in the official format for Python."""
-  planes = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(
-      len(images), -1)
-  file = io.BytesIO()
-  Python2Pickler(file, 2).dump(
-      {'batch_label': 'b', 'labels': labels.tolist(), 'data': planes})
-  return file.getvalue().replace(b'numpy._core.', b'numpy.core.')
 
 
 def binary_of(images, labels):
@@ -104,7 +82,7 @@ def files_of(kind, examples, scratch=None):
       name = f'data_batch_{i}' if split == 'train' else 'test_batch'
       if kind == 'python':
         files[f'cifar-10-batches-py/{name}'] = batch_of(
-            images[part], labels[part])
+            images[part], labels=labels[part])
       elif kind == 'binary':
         files[f'cifar-10-batches-bin/{name}.bin'] = binary_of(
             images[part], labels[part])
@@ -120,22 +98,6 @@ def files_of(kind, examples, scratch=None):
           files[f'{folder}/{k:04}.{"jpg" if kind == "jpeg" else kind}'] = (
               encoded(images[k], kind.upper()))
   return files
-
-
-def write_archive(path, files):
-  with tarfile.open(path, 'w:gz') as archive:
-    for name, data in {'cifar/readme.html': b'', **files}.items():
-      member = tarfile.TarInfo(name)
-      member.size = len(data)
-      archive.addfile(member, io.BytesIO(data))
-  return path
-
-
-def write_folder(path, files):
-  for name, data in files.items():
-    (path / name).parent.mkdir(parents=True, exist_ok=True)
-    (path / name).write_bytes(data)
-  return path
 
 
 def made(source, mini=False):
