@@ -1,4 +1,4 @@
-"""Tests reading CIFAR-100 from its two official formats."""
+"""Tests reading CIFAR-100 from its two official formats and that of TFDS."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,13 @@ from data_prep import __main__ as command
 from data_prep import cifar, image
 from lra.data import prepared
 from lra.errors import UserError
-from tests.helpers.cifar_files import batch_of, write_archive, write_folder
+from tests.helpers.cifar_files import (
+    batch_of,
+    record_of,
+    tfrecord_of,
+    write_archive,
+    write_folder,
+)
 
 COUNTS = {'train': 200, 'test': 100}
 
@@ -25,13 +31,16 @@ def examples(monkeypatch):
 
 
 def files_of(kind, examples):
-  """Returns the files of an official version, name -> bytes."""
+  """Returns the files of a version, name -> bytes."""
   files = {f'cifar-100-{kind}/meta': b'', f'cifar-100-{kind}/file.txt~': b''}
   for split, (images, fine) in examples.items():
     coarse = fine // 5
     if kind == 'python':
       files[f'cifar-100-python/{split}'] = batch_of(
           images, coarse_labels=coarse, fine_labels=fine)
+    elif kind == 'tfds':
+      files[f'3.0.2/cifar100-{split}.tfrecord-00000-of-00001'] = tfrecord_of(
+          map(record_of, images, fine))
     else:
       files[f'cifar-100-binary/{split}.bin'] = b''.join(
           bytes([c, f]) + pixels.transpose(2, 0, 1).tobytes()
@@ -40,7 +49,7 @@ def files_of(kind, examples):
 
 
 @pytest.mark.parametrize('write', [write_archive, write_folder])
-@pytest.mark.parametrize('kind', ['python', 'binary'])
+@pytest.mark.parametrize('kind', ['python', 'binary', 'tfds'])
 def test_each_version_gives_its_images_and_fine_labels(
     tmp_path, examples, kind, write):
   data = prepared.load('cifar100', tmp_path / 'data', write(

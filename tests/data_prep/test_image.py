@@ -1,6 +1,5 @@
 """Tests reading CIFAR-10 from each of its file formats, intact and damaged."""
 
-import io
 import pickle
 import struct
 import tarfile
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 from array_record.python import array_record_module
 from PIL import Image
-from tensorflow_datasets.proto import tf_example_pb2
 
 import data_prep
 from data_prep import __main__ as command
@@ -19,7 +17,14 @@ from data_prep.content import fingerprint
 from lra.data import prepared
 from lra.errors import UserError
 from tests.helpers import damage
-from tests.helpers.cifar_files import batch_of, write_archive, write_folder
+from tests.helpers.cifar_files import (
+    batch_of,
+    encoded,
+    record_of,
+    tfrecord_of,
+    write_archive,
+    write_folder,
+)
 
 COUNTS = {'train': 40, 'test': 10}
 # (colour, grey value) by tf.image.rgb_to_grayscale of TensorFlow 2.21.
@@ -43,26 +48,6 @@ def binary_of(images, labels):
   planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
   return np.concatenate(
       [labels[:, None].astype(np.uint8), planes], 1).tobytes()
-
-
-def encoded(pixels, kind):
-  file = io.BytesIO()
-  Image.fromarray(pixels).save(file, kind)
-  return file.getvalue()
-
-
-def record_of(pixels, label):
-  example = tf_example_pb2.Example()
-  feature = example.features.feature
-  feature['image'].bytes_list.value.append(encoded(pixels, 'PNG'))
-  feature['label'].int64_list.value.append(int(label))
-  data = example.SerializeToString()
-  return data
-
-
-def tfrecord_of(records):
-  return b''.join(struct.pack('<Q', len(data)) + b'crc.' + data + b'crc.'
-                  for data in records)
 
 
 def array_record_of(records, path):

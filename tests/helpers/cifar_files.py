@@ -6,6 +6,8 @@ import struct
 import tarfile
 
 import numpy as np
+from PIL import Image
+from tensorflow_datasets.proto import tf_example_pb2
 
 
 class Python2Pickler(pickle._Pickler):
@@ -35,6 +37,25 @@ def batch_of(images, **labels):
       {'batch_label': 'b', 'data': planes,
        **{key: of.tolist() for key, of in labels.items()}})
   return file.getvalue().replace(b'numpy._core.', b'numpy.core.')
+
+
+def encoded(pixels, kind):
+  file = io.BytesIO()
+  Image.fromarray(pixels).save(file, kind)
+  return file.getvalue()
+
+
+def record_of(pixels, label):
+  example = tf_example_pb2.Example()
+  feature = example.features.feature
+  feature['image'].bytes_list.value.append(encoded(pixels, 'PNG'))
+  feature['label'].int64_list.value.append(int(label))
+  return example.SerializeToString()
+
+
+def tfrecord_of(records):
+  return b''.join(struct.pack('<Q', len(data)) + b'crc.' + data + b'crc.'
+                  for data in records)
 
 
 def write_archive(path, files):
