@@ -34,7 +34,7 @@ WEIGHTS = np.float32([0.2989, 0.587, 0.114])  # of red, green and blue
 
 
 class Image(Builder):
-  """Grey CIFAR-10 of Long Range Arena (arXiv 2011.04006)."""
+  """Grey CIFAR-10 of Long Range Arena (arXiv 2011.04006), or CIFAR-100."""
   BUILDER_CONFIGS = [
       tfds.core.BuilderConfig(name='lra', description='32 x 32 pixels'),
       tfds.core.BuilderConfig(name='mini', description='16 x 16 pixels'),
