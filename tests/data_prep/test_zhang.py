@@ -12,6 +12,7 @@ import tarfile
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+from tensorflow_datasets.core import shuffle
 
 import data_prep
 from data_prep import encode, zhang
@@ -159,6 +160,14 @@ def test_reviews_keep_their_text_and_stars(tmp_path, monkeypatch):
     assert sorted(found) == sorted(
         (f'{title} {text}', stars - 1) for stars, title, text in rows[split])
   assert encode.names(tasks.get('amazon'))[4] == '5 stars'
+
+
+def test_a_large_split_needs_no_tensorflow(tmp_path, monkeypatch):
+  """TFDS calls TensorFlow if a split has more bytes than this."""
+  monkeypatch.setattr(shuffle, 'MAX_MEM_BUFFER_SIZE', 100)
+  data = prepared.load('ag_news', tmp_path, FIXTURE)
+  assert len(data.splits['train']) == 8
+  assert shuffle.MAX_MEM_BUFFER_SIZE == 100
 
 
 def test_reviews_come_from_files_only(tmp_path):
