@@ -68,7 +68,7 @@ def files(source: pathlib.Path, wanted: Callable[[tarfile.TarInfo], bool]
     UserError: the source is damaged or not an archive.
   """
   try:
-    with files_lib.opened(source) as file, _unpacked(file) as stream:
+    with files_lib.opened(source) as file, unpacked(file) as stream:
       bounded = Bounded(stream)
       with tarfile.open(fileobj=bounded, mode='r|') as archive:
         for member in archive:
@@ -93,7 +93,7 @@ def is_apple_double(path: str) -> bool:
   return path.rpartition('/')[2].startswith('._')
 
 
-def _unpacked(file):
+def unpacked(file):
   """Returns the stream in a file, decompressed if necessary."""
   start = file.peek(8)
   opener = next((o for magic, o in _PACKED if start.startswith(magic)), None)

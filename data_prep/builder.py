@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import logging
+import math
 import os
 import pathlib
 import urllib.request
@@ -18,6 +19,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 from array_record.python import array_record_module
 from google.protobuf.message import DecodeError
+from tensorflow_datasets.core import shuffle
 from tensorflow_datasets.proto import tf_example_pb2
 
 from data_prep.content import SPLITS, Content, Split, fingerprint, split_of
@@ -162,9 +164,13 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
   def _download_and_prepare(self, *args, **kwargs):
     tfds.disable_progress_bar()
+    # TFDS would write larger splits to temporary files, with TensorFlow.
+    largest, shuffle.MAX_MEM_BUFFER_SIZE = (
+        shuffle.MAX_MEM_BUFFER_SIZE, math.inf)
     try:
       super()._download_and_prepare(*args, **kwargs)
     finally:
+      shuffle.MAX_MEM_BUFFER_SIZE = largest
       tfds.enable_progress_bar()
     self._bar.close()
     read(self)

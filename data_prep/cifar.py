@@ -1,11 +1,13 @@
-"""Reads the RGB images and labels of CIFAR-10 from several kinds of source.
+"""Reads the RGB images and labels of CIFAR-10 or CIFAR-100.
 
 A source is an official archive (python or binary version) or its unpacked
-folder, or a data set prepared by TFDS. Or it is a folder or an archive of image
-files, with one folder per class.
+folder, or a data set prepared by TFDS. For CIFAR-10 it may also be a folder or
+an archive of image files, with one folder per class. Labels of CIFAR-100 are
+the fine ones.
 """
 
 import collections
+import dataclasses
 import io
 import os
 import pathlib
@@ -22,24 +24,54 @@ from lra.system.terminal import progress
 
 CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog',
            'horse', 'ship', 'truck')
-LAYOUTS = (
-    '--source must be cifar-10-python.tar.gz, cifar-10-binary.tar.gz, cifar10 '
-    'as prepared by TFDS, or a folder or archive with folders of images, '
-    'train/airplane and so on')
 SIDE = 32
 COUNTS = {'train': 50_000, 'test': 10_000}
 
 _PIXELS = 3 * SIDE * SIDE
 _LARGEST = 1 << 28  # bytes of an archive's member; larger ones raise an error
-_PYTHON = re.compile(r'(?:data_batch_[1-5]|test_batch)')
-_BINARY = re.compile(r'(?:data_batch_[1-5]|test_batch)\.bin')
 _FILE = re.compile(
     rf'(?:.*/)?(train|test)/({"|".join(CLASSES)})/[^/]+\.(png|jpg|jpeg)',
     re.IGNORECASE)
-_TFDS = re.compile(r'cifar10-(train|test)\.(tfrecord|array_record)-\d+-of-\d+')
 
 
-def read(source: pathlib.Path) -> tuple[dict[str, list], str]:
+@dataclasses.dataclass(frozen=True)
+class Edition:
+  """CIFAR-10 or CIFAR-100.
+
+  Attributes:
+    title: its name.
+    classes: number of classes.
+    batches: regular expression of the names of its files with images, in the
+      python version; the binary version adds `.bin`.
+    labels: key of the labels in the python version.
+    label_bytes: bytes before each image in the binary version. The last one of
+      them is the label.
+    others: further sources, for errors.
+  """
+  title: str
+  classes: int
+  batches: str
+  labels: bytes
+  label_bytes: int
+  others: str = ''
+
+  @property
+  def layouts(self) -> str:
+    """Returns which sources there are, for errors."""
+    name = self.title.lower()
+    return (f'--source must be {name}-python.tar.gz, {name}-binary.tar.gz, '
+            f'{name.replace("-", "")} as prepared by TFDS, or a folder '
+            f'{self.others}')
+
+
+CIFAR10 = Edition('CIFAR-10', 10, r'data_batch_[1-5]|test_batch', b'labels', 1,
+                  'or archive with folders of images, train/airplane and so on')
+CIFAR100 = Edition('CIFAR-100', 100, 'train|test', b'fine_labels', 2,
+                   'of its files')
+
+
+def read(source: pathlib.Path, edition: Edition = CIFAR10
+         ) -> tuple[dict[str, list], str]:
   """Reads all images of an archive or a directory.
 
   Returns:
@@ -55,13 +87,14 @@ def read(source: pathlib.Path) -> tuple[dict[str, list], str]:
   bar = progress(total=sum(COUNTS.values()), unit=' images',
                  desc=f'reading {source.name}')
   with bar:
-    for path, data in _files(source):
-      kind, split, images = _images(path, data)
+    for path, data in _files(source, edition):
+      kind, split, images = _images(path, data, edition)
       found[split] += images
       kinds[kind] += len(images)
       bar.update(len(images))
   if not kinds:
-    raise UserError(f'{source} has no images of CIFAR-10: {LAYOUTS}.')
+    raise UserError(
+        f'{source} has no images of {edition.title}: {edition.layouts}.')
   for split, count in COUNTS.items():
     if len(found[split]) != count:
       raise UserError(
@@ -73,76 +106,79 @@ def read(source: pathlib.Path) -> tuple[dict[str, list], str]:
   return found, *kinds
 
 
-def identify(source: pathlib.Path) -> dict[str, int]:
+def identify(source: pathlib.Path, edition: Edition = CIFAR10
+             ) -> dict[str, int]:
   """Returns sizes by which sources differ.
 
   They are {name: bytes} of an archive, or number and bytes of a folder's files.
   """
   if not source.is_dir():
     return {source.name: source.stat().st_size}
-  sizes = [path.stat().st_size for path, _ in _in_folder(source)]
+  sizes = [path.stat().st_size for path, _ in _in_folder(source, edition)]
   return {'files': len(sizes), 'bytes': sum(sizes)}
 
 
-def _in_folder(source) -> Iterator[tuple[pathlib.Path, str]]:
+def _in_folder(source, edition) -> Iterator[tuple[pathlib.Path, str]]:
   """Yields (path, name) of each file with images; follows symbolic links."""
   for folder, folders, files in os.walk(source, followlinks=True):
     folders.sort()
     for file in sorted(files):
       path = pathlib.Path(folder, file)
       name = path.relative_to(source.parent).as_posix()
-      if _kind(name) and path.is_file() and (
+      if _kind(name, edition) and path.is_file() and (
           not archives.is_apple_double(name)):
         yield path, name
 
 
-def _files(source) -> Iterator[tuple[str, bytes]]:
+def _files(source, edition) -> Iterator[tuple[str, bytes]]:
   """Yields (name, content) of each file with images."""
   if source.is_dir():
-    for path, name in _in_folder(source):
+    for path, name in _in_folder(source, edition):
       try:
         yield name, path.read_bytes()
       except OSError as e:
         raise UserError(f'{path} cannot be read ({e.strerror}): unpack the '
                         'images again.') from e
     return
-  yield from archives.files(source, lambda m: _wanted(source, m))
+  yield from archives.files(source, lambda m: _wanted(source, m, edition))
 
 
-def _wanted(source, member):
+def _wanted(source, member, edition):
   """Returns whether a member of an archive has images."""
-  if _kind(member.name) and member.size > _LARGEST:
-    raise UserError(f'{source} has a file {member.name} of {member.size:,} '
-                    'bytes, which is no image of CIFAR-10: download it again.')
-  return bool(_kind(member.name))
+  wanted = bool(_kind(member.name, edition))
+  if wanted and member.size > _LARGEST:
+    raise UserError(
+        f'{source} has a file {member.name} of {member.size:,} bytes, which '
+        f'is no image of {edition.title}: download it again.')
+  return wanted
 
 
-def _kind(path):
+def _kind(path, edition):
   """Returns the format of a file from its name; '' if it has no images."""
   name = path.rpartition('/')[2]
-  if _PYTHON.fullmatch(name):
-    return 'python'
-  if _BINARY.fullmatch(name):
-    return 'binary'
-  if _TFDS.fullmatch(name):
+  match = re.fullmatch(rf'(?:{edition.batches})(\.bin)?', name)
+  if match:
+    return 'binary' if match.group(1) else 'python'
+  if re.fullmatch(rf'cifar{edition.classes}-(train|test)\.'
+                  r'(tfrecord|array_record)-\d+-of-\d+', name):
     return 'tfds'
   match = _FILE.fullmatch(path)
-  if match:
+  if match and edition is CIFAR10:
     return 'png' if match.group(3).lower() == 'png' else 'jpeg'
   return ''
 
 
-def _images(path, data):
+def _images(path, data, edition):
   """Returns the format, split and [(image, label), ...] of a file."""
-  kind = _kind(path)
+  kind = _kind(path, edition)
   split = 'test' if 'test' in path.rpartition('/')[2] else 'train'
   try:
     if kind == 'python':
-      return kind, split, list(_of_python(data))
+      return kind, split, list(_of_python(data, edition))
     if kind == 'binary':
-      return kind, split, list(_of_binary(data))
+      return kind, split, list(_of_binary(data, edition))
     if kind == 'tfds':
-      return kind, split, list(_of_tfds(path, data))
+      return kind, split, list(_of_tfds(path, data, edition))
     split, label, _ = _FILE.fullmatch(path).groups()
     return kind, split.lower(), [
         (_decoded(data), CLASSES.index(label.lower()))]
@@ -151,10 +187,10 @@ def _images(path, data):
                     ) from e
 
 
-def _of_python(data):
+def _of_python(data, edition):
   batch = _Unpickler(io.BytesIO(data), encoding='bytes').load()
-  pixels, labels = np.asarray(batch[b'data'], np.uint8), batch[b'labels']
-  return _planes(pixels, labels)
+  return _planes(np.asarray(batch[b'data'], np.uint8), batch[edition.labels],
+                 edition)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -171,21 +207,22 @@ class _Unpickler(pickle.Unpickler):
     return super().find_class(module, name)
 
 
-def _of_binary(data):
-  rows = np.frombuffer(data, np.uint8).reshape(-1, _PIXELS + 1)
-  return _planes(rows[:, 1:], rows[:, 0])
+def _of_binary(data, edition):
+  first = edition.label_bytes
+  rows = np.frombuffer(data, np.uint8).reshape(-1, first + _PIXELS)
+  return _planes(rows[:, first:], rows[:, first - 1], edition)
 
 
-def _planes(pixels, labels):
+def _planes(pixels, labels, edition):
   """Yields (image, label); a row of `pixels` has one plane for each colour."""
   images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
   for image, label in zip(images, labels, strict=True):
-    yield np.ascontiguousarray(image), _label(label)
+    yield np.ascontiguousarray(image), _label(label, edition)
 
 
-def _label(number):
+def _label(number, edition):
   """Returns a label as int; raises ValueError if it is not a class number."""
-  if number not in range(len(CLASSES)):
+  if number not in range(edition.classes):
     raise ValueError(f'a label is {number}')
   return int(number)
 
@@ -197,12 +234,12 @@ def _decoded(data):
     return pictures.pixels(image, 'RGB')
 
 
-def _of_tfds(path, data):
+def _of_tfds(path, data, edition):
   from tensorflow_datasets.proto import tf_example_pb2
   for record in _records(path, data):
     feature = tf_example_pb2.Example.FromString(record).features.feature
     yield (_decoded(feature['image'].bytes_list.value[0]),
-           _label(feature['label'].int64_list.value[0]))
+           _label(feature['label'].int64_list.value[0], edition))
 
 
 def _records(path, data):

@@ -19,12 +19,12 @@ def names(task: Task) -> tuple[str, ...]:
   """Returns the names of the classes of a task, in their order."""
   if task.dataset == 'text':
     return SENTIMENTS
-  if task.dataset == 'image':
+  if task.dataset == 'image' and task.name != 'cifar100':
     from data_prep.cifar import CLASSES
     return CLASSES
-  if task.dataset == 'ag_news':
-    from data_prep.ag_news import CLASSES
-    return CLASSES
+  if task.dataset == 'zhang':
+    from data_prep.zhang import CORPORA
+    return CORPORA[task.variant].classes
   return YES_NO if task.num_classes == 2 else tuple(
       map(str, range(task.num_classes)))
 

@@ -125,9 +125,10 @@ _KINDS = {
         'answers with the most common label of train for the first '
         'operator')}),
     'text': Kind(_text, slow={'byte n-grams': _linear('byte_ngrams')}),
-    'ag_news': Kind(_text, slow={'byte n-grams': _linear('byte_ngrams')}),
+    'zhang': Kind(_text, slow={'byte n-grams': _linear('byte_ngrams')}),
     'retrieval': Kind(_text, slow={'TF-IDF cosine': _linear('tfidf_cosine')}),
     'image': Kind(_pixels, slow={'ridge on pixels': _ridge}, image=True),
+    'mnist': Kind(_pixels, slow={'ridge on pixels': _ridge}, image=True),
     'pathfinder': Kind(_pixels, slow={
         'ridge on pixels': _ridge, 'marker distance': _marker_distance},
         image=True),

@@ -64,7 +64,7 @@ class Task:
   @property
   def text(self) -> bool:
     """Returns whether documents are UTF-8, which a tokenizer may split."""
-    return self.dataset in ('text', 'ag_news')
+    return self.dataset in ('text', 'zhang')
 
   @property
   def windows(self) -> bool:
@@ -144,10 +144,14 @@ TASKS = {t.name: t for t in (
          title='Retrieval'),
     Task('retrieval_rfc', 'retrieval', 'rfc', 4000, 257, 2, dual=True,
          title='RFC citations'),
-    Task('ag_news', 'ag_news', 'csv', 1024, 257, 4, title='AG News'),
+    Task('ag_news', 'zhang', 'ag_news', 1024, 257, 4, title='AG News'),
+    Task('amazon', 'zhang', 'amazon', 1024, 257, 5, title='Amazon reviews'),
     Task('image', 'image', 'lra', 1024, 257, 10, image=True, title='Image'),
     Task('image_mini', 'image', 'mini', 256, 257, 10, mini=True, image=True,
          title='Image mini'),
+    Task('mnist', 'mnist', 'idx', 784, 257, 10, image=True, title='MNIST'),
+    Task('cifar100', 'image', 'cifar100', 1024, 257, 100, image=True,
+         title='CIFAR-100'),
     Task('pathfinder', 'pathfinder', '32', 1024, 257, 2, image=True,
          title='Pathfinder'),
     Task('pathfinder_mini', 'pathfinder', 'mini', 256, 257, 2, mini=True,

@@ -34,7 +34,9 @@ defines. The default protocol of a task is the first one that has the task.
 
 Under every protocol the mini tasks, including those of images, have our sizes
 and steps (`mini`) and the protocol's recipe. `retrieval_rfc` is our task too;
-it has the settings of `retrieval`.
+it has the settings of `retrieval`. `amazon` has those of Text under
+`simpletron`, `mnist` and `cifar100` have those of Image under `lra`. Only the
+steps of an epoch, and between validations, differ.
 """
 
 from configs.protocols import attention, probes, recurrence
@@ -59,7 +61,8 @@ ARGUMENTS = dict.fromkeys(PROTOCOLS, _ARGUMENTS) | {
     'bert': dict(_ARGUMENTS, attention_dropout=0.1)}
 # Arguments that a protocol sets differently on one task.
 TASK_ARGUMENTS = {
-    ('lra', 'image'): dict(attention_dropout=0.2),
+    **{('lra', task): dict(attention_dropout=0.2)
+       for task in ('image', 'cifar100', 'mnist')},
     ('metala', 'listops'): dict(direction='causal'),
     ('metala', 'text'): dict(direction='causal'),
     **{('metala', task): dict(direction='bidirectional') for task in (

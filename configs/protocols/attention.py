@@ -89,6 +89,8 @@ SIMPLETRON = dict(
     retrieval=_SIMPLETRON_RETRIEVAL,
     retrieval_rfc=_SIMPLETRON_RETRIEVAL,
     **MINI)
+SIMPLETRON['amazon'] = join(
+    SIMPLETRON['text'], dict(train=dict(eval_every=1000)))
 
 _LRA_RECIPE = dict(
     train=dict(b2=0.98, eps=1e-9, select='last'),
@@ -158,6 +160,8 @@ LRA.update(
     pathx256=join(_LRA_IMAGES, _epochs(100, 160_000, 32), dict(
         train=dict(cpu_microbatch_size=1, cpu_eval_batch_size=1),
         encoder=dict(num_layers=2))))
+LRA['cifar100'] = LRA['image']
+LRA['mnist'] = join(LRA['image'], _epochs(200, 55_000, 256))
 
 _NYSTROM_RECIPE = dict(
     train=dict(learning_rate=1e-4, weight_decay=0.0, eps=1e-6),

@@ -47,6 +47,8 @@ class Change:
 # Data set -> its changes.
 CHANGES = {
     'image': Change(mirror=True, shift=0.1, scale=(0.9, 1.1)),
+    # A mirrored digit is none, or another one.
+    'mnist': Change(degrees=10.0, shift=0.1, scale=(0.9, 1.1)),
     'pathfinder': Change(mirror=True, upend=True, degrees=10.0, shift=0.1,
                          scale=(0.9, 0.9))}
 

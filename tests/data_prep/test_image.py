@@ -1,6 +1,5 @@
 """Tests reading CIFAR-10 from each of its file formats, intact and damaged."""
 
-import io
 import pickle
 import struct
 import tarfile
@@ -10,14 +9,22 @@ import numpy as np
 import pytest
 from array_record.python import array_record_module
 from PIL import Image
-from tensorflow_datasets.proto import tf_example_pb2
 
 import data_prep
 from data_prep import __main__ as command
 from data_prep import cifar, image
 from data_prep.content import fingerprint
+from lra.data import prepared
 from lra.errors import UserError
 from tests.helpers import damage
+from tests.helpers.cifar_files import (
+    batch_of,
+    encoded,
+    record_of,
+    tfrecord_of,
+    write_archive,
+    write_folder,
+)
 
 COUNTS = {'train': 40, 'test': 10}
 # (colour, grey value) by tf.image.rgb_to_grayscale of TensorFlow 2.21.
@@ -37,53 +44,10 @@ def examples(monkeypatch):
                   np.arange(n) % 10) for split, n in COUNTS.items()}
 
 
-class Python2Pickler(pickle._Pickler):
-  """Writes text and bytes as one type, as Python 2 did for CIFAR-10's files."""
-  dispatch = dict(pickle._Pickler.dispatch)
-
-  def save_bytes(self, text):
-    size = len(text)
-    self.write(b'U' + bytes([size]) + text if size < 256 else
-               b'T' + struct.pack('<i', size) + text)
-
-  dispatch[bytes] = save_bytes
-  dispatch[str] = lambda self, text: self.save_bytes(text.encode())
-
-
-def batch_of(images, labels):
-  """Returns the bytes of a batch file in the official format for Python."""
-  planes = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(
-      len(images), -1)
-  file = io.BytesIO()
-  Python2Pickler(file, 2).dump(
-      {'batch_label': 'b', 'labels': labels.tolist(), 'data': planes})
-  return file.getvalue().replace(b'numpy._core.', b'numpy.core.')
-
-
 def binary_of(images, labels):
   planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
   return np.concatenate(
       [labels[:, None].astype(np.uint8), planes], 1).tobytes()
-
-
-def encoded(pixels, kind):
-  file = io.BytesIO()
-  Image.fromarray(pixels).save(file, kind)
-  return file.getvalue()
-
-
-def record_of(pixels, label):
-  example = tf_example_pb2.Example()
-  feature = example.features.feature
-  feature['image'].bytes_list.value.append(encoded(pixels, 'PNG'))
-  feature['label'].int64_list.value.append(int(label))
-  data = example.SerializeToString()
-  return data
-
-
-def tfrecord_of(records):
-  return b''.join(struct.pack('<Q', len(data)) + b'crc.' + data + b'crc.'
-                  for data in records)
 
 
 def array_record_of(records, path):
@@ -103,7 +67,7 @@ def files_of(kind, examples, scratch=None):
       name = f'data_batch_{i}' if split == 'train' else 'test_batch'
       if kind == 'python':
         files[f'cifar-10-batches-py/{name}'] = batch_of(
-            images[part], labels[part])
+            images[part], labels=labels[part])
       elif kind == 'binary':
         files[f'cifar-10-batches-bin/{name}.bin'] = binary_of(
             images[part], labels[part])
@@ -121,25 +85,10 @@ def files_of(kind, examples, scratch=None):
   return files
 
 
-def write_archive(path, files):
-  with tarfile.open(path, 'w:gz') as archive:
-    for name, data in {'cifar/readme.html': b'', **files}.items():
-      member = tarfile.TarInfo(name)
-      member.size = len(data)
-      archive.addfile(member, io.BytesIO(data))
-  return path
-
-
-def write_folder(path, files):
-  for name, data in files.items():
-    (path / name).parent.mkdir(parents=True, exist_ok=True)
-    (path / name).write_bytes(data)
-  return path
-
-
 def made(source, mini=False):
   images, stored = cifar.read(source)
-  return image.content(images, stored, mini=mini), stored
+  return image.content(images, stored, (
+      lambda x: image.quarter(image.grey(x))) if mini else image.grey), stored
 
 
 @pytest.mark.parametrize('write', [write_archive, write_folder])
@@ -153,7 +102,7 @@ def test_every_form_gives_the_same_data(tmp_path, examples, kind, write):
   pairs = {split: list(zip(*part, strict=True))
            for split, part in examples.items()}
   assert fingerprint(content.splits) == fingerprint(
-      image.content(pairs, kind, mini=False).splits)
+      image.content(pairs, kind, image.grey).splits)
   assert [len(content.splits[s]) for s in ('train', 'val', 'test')] == [
       30, 10, 10]
   assert np.bincount(content.splits['val'].labels).tolist() == [1] * 10
@@ -165,8 +114,9 @@ def test_every_form_gives_the_same_data(tmp_path, examples, kind, write):
 
 
 def test_jpeg_copies_are_said(tmp_path, examples):
-  content, _ = made(write_archive(tmp_path / 'a', files_of('jpeg', examples)))
-  assert 'stored as jpeg' in content.info['origin']
+  source = write_archive(tmp_path / 'a', files_of('jpeg', examples))
+  data = prepared.load('image', tmp_path / 'data', source)
+  assert 'stored as jpeg' in data.info['origin']
 
 
 def test_grey_is_that_of_the_released_code():

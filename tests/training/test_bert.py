@@ -1,5 +1,6 @@
 """Starts runs from a BERT, and compares its logits with float64."""
 
+import dataclasses
 import json
 import shutil
 
@@ -10,7 +11,7 @@ from safetensors import numpy as safetensors
 
 import data_prep
 import lra
-from data_prep import ag_news
+from data_prep import zhang
 from lra.config import identity
 from lra.errors import UserError
 from lra.experiment import bert
@@ -206,8 +207,8 @@ def test_the_pooler_has_dropout_in_training_only():
 def test_the_whole_path(folder, tmp_path, monkeypatch, quick_runs):
   """Prepares, trains from a BERT, and uses the run without the BERT's folder.
   """
-  monkeypatch.setattr(ag_news, 'SIZES', {'train': 12, 'test': 4})
-  monkeypatch.setattr(ag_news, 'VAL_EXAMPLES', 4)
+  monkeypatch.setitem(zhang.CORPORA, 'ag_news', dataclasses.replace(
+      zhang.CORPORA['ag_news'], sizes={'train': 12, 'test': 4}, val=4))
   data_prep.prepare('ag_news', tmp_path / 'data', FIXTURE)
   there = shutil.copytree(folder, tmp_path / 'bert')
   config = tiny_bert.config(
@@ -222,7 +223,7 @@ def test_the_whole_path(folder, tmp_path, monkeypatch, quick_runs):
   scores = trained.evaluate('test', same_data=True)
   assert scores['accuracy'] == pytest.approx(result.test.accuracy)
   prediction, = trained.predict(['The bank said it.'])
-  assert prediction.name in ag_news.CLASSES
+  assert prediction.name in zhang.CORPORA['ag_news'].classes
   before = {name: value for name, value in tiny_bert.tensors().items()}
   after = warm_start.names_of(jax.device_get(trained.params), {})
   moved = np.abs(after['encoder/block_0/mlp/up/kernel']

@@ -1,6 +1,8 @@
-"""Tests of AG News, read from tables, an archive or the network."""
+"""Tests of AG News and Amazon reviews, read from tables or an archive."""
 
 import collections
+import csv
+import dataclasses
 import hashlib
 import pathlib
 import shutil
@@ -10,8 +12,10 @@ import tarfile
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+from tensorflow_datasets.core import shuffle
 
-from data_prep import ag_news, encode
+import data_prep
+from data_prep import encode, zhang
 from lra import tasks
 from lra.data import prepared
 from lra.errors import UserError
@@ -24,8 +28,13 @@ WORDS = {'World': 'accord', 'Sports': 'goal', 'Business': 'jets',
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
   """Expects the sizes of the fixture."""
-  monkeypatch.setattr(ag_news, 'SIZES', {'train': 12, 'test': 4})
-  monkeypatch.setattr(ag_news, 'VAL_EXAMPLES', 4)
+  for name in zhang.CORPORA:
+    expect(monkeypatch, name, sizes={'train': 12, 'test': 4}, val=4)
+
+
+def expect(monkeypatch, name, **changes):
+  monkeypatch.setitem(zhang.CORPORA, name, dataclasses.replace(
+      zhang.CORPORA[name], **changes))
 
 
 def documents(split):
@@ -65,19 +74,19 @@ def test_folder_and_archive_give_the_same(tmp_path):
 
 
 def test_the_official_tables_are_known_by_their_hash(tmp_path, monkeypatch):
-  monkeypatch.setattr(ag_news, 'TABLES', {
-      split: (0, hashlib.sha256(
-          (FIXTURE / f'{split}.csv').read_bytes()).hexdigest())
-      for split in ('train', 'test')})
-  data = prepared.load('ag_news', tmp_path, FIXTURE)
-  assert data.info['origin'] == ag_news.ORIGIN
+  for i, digest in enumerate((hashlib.sha256, hashlib.md5)):
+    expect(monkeypatch, 'ag_news', hashes={
+        split: digest((FIXTURE / f'{split}.csv').read_bytes()).hexdigest()
+        for split in ('train', 'test')})
+    data = prepared.load('ag_news', tmp_path / f'{i}', FIXTURE)
+    assert data.info['origin'] == 'AG News (Zhang et al. 2015)'
 
 
 @pytest.mark.parametrize('row, words', [
     (b'"5","a","b"\n', 'Row 13 of train.csv'),
     (b'"1","a"\n', 'Row 13 of train.csv'),
     (b'"1","a","b"c"\n', 'Row 13 of train.csv'),
-    (b'"1","a","\xff"\n', 'train.csv'),
+    (b'"1","a","\xff"\n', 'Row 13 of train.csv'),
     (b'"1","a","b"\n', '13 rows instead of 12')])
 def test_a_wrong_table_is_refused(tmp_path, row, words):
   source = shutil.copytree(FIXTURE, tmp_path / 'source')
@@ -101,9 +110,8 @@ def test_a_folder_without_a_table_is_refused(tmp_path):
 def test_without_a_network_the_error_names_the_source(tmp_path, monkeypatch):
   with socket.socket() as s:  # no program listens at its port
     s.bind(('127.0.0.1', 0))
-    info = next(iter(ag_news.AgNews.url_infos.values()))
     url = f'http://127.0.0.1:{s.getsockname()[1]}/train.csv'
-    monkeypatch.setattr(ag_news.AgNews, 'url_infos', {url: info})
+    expect(monkeypatch, 'ag_news', url=url.removesuffix('train.csv'))
     monkeypatch.setattr(
         tfds.download.DownloadManager, 'download',
         lambda *_: pytest.fail('TFDS was called; it would try for minutes'))
@@ -114,14 +122,61 @@ def test_without_a_network_the_error_names_the_source(tmp_path, monkeypatch):
 
 def test_downloaded_tables_are_told_apart(tmp_path, monkeypatch):
   """Each address has the size and the hash of its own table."""
-  infos = ag_news.AgNews.url_infos
+  infos = zhang.CORPORA['ag_news'].url_infos()
   assert {url.rpartition('/')[2]: info.filename
           for url, info in infos.items()} == {
               'train.csv': 'train.csv', 'test.csv': 'test.csv'}
   monkeypatch.setattr(
-      ag_news.AgNews, 'fetch_all', lambda *_: [
+      zhang.Zhang, 'fetch_all', lambda *_: [
           FIXTURE / info.filename for info in infos.values()])
   data = prepared.load('ag_news', tmp_path)
   count = collections.Counter(
       {name: len(split) for name, split in data.splits.items()})
   assert count == {'train': 8, 'val': 4, 'test': 4}
+
+
+def write_reviews(folder):
+  """Writes tables of reviews with 1 to 5 stars as Zhang et al. did."""
+  folder.mkdir()
+  rows = {split: [(i % 5 + 1, f'Title {i}', f'It "works", says {split} {i}.\\n')
+                  for i in range(count)]
+          for split, count in (('train', 12), ('test', 4))}
+  for split, table in rows.items():
+    with open(folder / f'{split}.csv', 'w', newline='') as file:
+      csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator='\n').writerows(
+          table)
+  return rows
+
+
+def test_reviews_keep_their_text_and_stars(tmp_path, monkeypatch):
+  expect(monkeypatch, 'amazon', val=5)
+  rows = write_reviews(tmp_path / 'amazon_review_full_csv')
+  data = prepared.load('amazon', tmp_path / 'data', tmp_path)
+  assert np.bincount(data.splits['val'].labels).tolist() == [1] * 5
+  seen = {name: list(zip(documents(split), split.labels, strict=True))
+          for name, split in data.splits.items()}
+  for split, found in (('train', seen['train'] + seen['val']),
+                       ('test', seen['test'])):
+    assert sorted(found) == sorted(
+        (f'{title} {text}', stars - 1) for stars, title, text in rows[split])
+  assert encode.names(tasks.get('amazon'))[4] == '5 stars'
+
+
+def test_a_large_split_needs_no_tensorflow(tmp_path, monkeypatch):
+  """TFDS calls TensorFlow if a split has more bytes than this."""
+  monkeypatch.setattr(shuffle, 'MAX_MEM_BUFFER_SIZE', 100)
+  data = prepared.load('ag_news', tmp_path, FIXTURE)
+  assert len(data.splits['train']) == 8
+  assert shuffle.MAX_MEM_BUFFER_SIZE == 100
+
+
+def test_reviews_come_from_files_only(tmp_path):
+  with pytest.raises(UserError, match='--source of amazon must be') as e:
+    data_prep.prepare('amazon', tmp_path / 'data')
+  assert '\n' not in str(e.value) and not list(tmp_path.iterdir())
+  write_reviews(tmp_path / 'source')
+  table = tmp_path / 'source' / 'test.csv'
+  table.write_text(table.read_text().replace('"4"', '"6"'))
+  with pytest.raises(UserError, match='Row 4 of test.csv .*class from 1 to 5'):
+    data_prep.prepare('amazon', tmp_path / 'data', tmp_path / 'source')
+  assert not list((tmp_path / 'data').glob('*/*/1.0.0'))

@@ -1,0 +1,139 @@
+"""Tests reading MNIST from its idx files, intact and damaged."""
+
+import gzip
+import importlib
+import struct
+
+import numpy as np
+import pytest
+
+import data_prep
+from data_prep import __main__ as command
+from data_prep import encode, image, mnist
+from lra import tasks
+from lra.data import prepared
+from lra.experiment.experiment import resolve
+from lra.training import train
+from tests.helpers import damage
+
+COUNTS = {'train': 60, 'test': 20}
+NAMES = {'train': 'train', 'test': 't10k'}
+
+
+@pytest.fixture
+def examples(monkeypatch):
+  """Makes random images: split -> (uint8 [N, 28, 28], labels)."""
+  monkeypatch.setattr(mnist, 'COUNTS', COUNTS)
+  monkeypatch.setattr(image, 'VAL_IMAGES', 20)
+  rng = np.random.default_rng(0)
+  return {split: (rng.integers(0, 256, (n, 28, 28), np.uint8),
+                  rng.permutation(np.arange(n) % 10))
+          for split, n in COUNTS.items()}
+
+
+def write(folder, examples, packed=False):
+  """Writes the four files of LeCun, Cortes and Burges."""
+  folder.mkdir()
+  for split, (images, labels) in examples.items():
+    for name, data in {
+        'images-idx3': struct.pack('>4I', 0x803, len(images), 28, 28)
+                       + images.tobytes(),
+        'labels-idx1': struct.pack('>2I', 0x801, len(labels))
+                       + bytes(labels.tolist())}.items():
+      path = folder / f'{NAMES[split]}-{name}-ubyte{".gz" if packed else ""}'
+      path.write_bytes(gzip.compress(data) if packed else data)
+  return folder
+
+
+@pytest.mark.parametrize('packed', [False, True])
+def test_digits_keep_their_pixels_and_class(tmp_path, examples, packed):
+  data = prepared.load('mnist', tmp_path / 'data', write(
+      tmp_path / 'source', examples, packed))
+  assert {name: len(split) for name, split in data.splits.items()} == {
+      'train': 40, 'val': 20, 'test': 20}
+  assert np.bincount(data.splits['val'].labels).tolist() == [2] * 10
+  seen = {name: {(split.document(i), int(split.labels[i]))
+                 for i in range(len(split))}
+          for name, split in data.splits.items()}
+  for name, (images, labels) in examples.items():
+    want = {(pixels.tobytes(), int(label)) for pixels, label in
+            zip(images, labels, strict=True)}
+    assert want == (seen['test'] if name == 'test' else
+                    seen['train'] | seen['val'])
+
+
+def relabel(data):
+  return data[:-1] + b'\x0a'
+
+
+def shift(data):
+  """Returns a file whose header says that values are int8."""
+  return data[:2] + b'\x09' + data[3:]
+
+
+@pytest.mark.parametrize('name, change, sentence', [
+    ('t10k-labels-idx1-ubyte', relabel, 'a label is 10'),
+    ('train-images-idx3-ubyte', shift, 'header of uint8 60 x 28 x 28'),
+    ('train-labels-idx1-ubyte', lambda data: b'', 'header of uint8 60)'),
+    ('train-images-idx3-ubyte', lambda data: data[:-1], 'less than 47,056'),
+    ('t10k-images-idx3-ubyte', lambda data: data + b'.', 'more than 15,696'),
+    ('t10k-images-idx3-ubyte', None, 'has no t10k-images-idx3-ubyte: ')])
+def test_a_wrong_file_is_one_sentence_and_leaves_no_data(
+    tmp_path, examples, capsys, name, change, sentence):
+  path = write(tmp_path / 'source', examples) / name
+  if change:
+    path.write_bytes(change(path.read_bytes()))
+  else:
+    path.unlink()
+  assert _rejected(tmp_path, capsys, path, sentence)
+
+
+def _rejected(tmp_path, capsys, path, sentence):
+  assert command.main(['--task=mnist', f'--source={path.parent}',
+                       f'--data_dir={tmp_path / "data"}']) == 2
+  error = capsys.readouterr().err.rpartition('\r')[2].strip().splitlines()
+  assert error[-1].startswith('error: ') and sentence in error[-1]
+  assert path.name in error[-1]
+  return [p.name for p in tmp_path.iterdir()] == ['source']
+
+
+@pytest.mark.parametrize('place, sentence', [(-6, 'CRC'), (40, '')])
+def test_a_damaged_packed_file_is_named(
+    tmp_path, examples, capsys, place, sentence):
+  path = write(tmp_path / 'source', examples, True) / (
+      'train-images-idx3-ubyte.gz')
+  damage.flip_a_bit(path, place)
+  assert _rejected(tmp_path, capsys, path, sentence)
+
+
+def test_other_files_are_another_source(tmp_path, examples, capsys):
+  plain = write(tmp_path / 'source', examples)
+  data_prep.prepare('mnist', tmp_path / 'data', plain)
+  data_prep.prepare('mnist', tmp_path / 'data', plain)
+  assert not command.main([
+      '--task=mnist', f'--data_dir={tmp_path / "data"}', '--baselines',
+      f'--baselines_dir={tmp_path / "baselines"}'])
+  assert 'ridge on pixels' in capsys.readouterr().out
+  packed = write(tmp_path / 'packed', examples, True)
+  assert command.main(['--task=mnist', f'--data_dir={tmp_path / "data"}',
+                       f'--source={packed}']) == 2
+
+
+def test_a_picture_of_a_digit_is_encoded(examples):
+  pixels = examples['test'][0][0]
+  split = encode.split(tasks.get('mnist'), [pixels])
+  assert split.document(0) == pixels.tobytes()
+  assert encode.names(tasks.get('mnist')) == tuple('0123456789')
+
+
+@pytest.mark.full
+def test_one_step_of_super_attention(tmp_path, examples, quick_runs):
+  data = tmp_path / 'data'
+  data_prep.prepare('mnist', data, write(tmp_path / 'source', examples))
+  config = importlib.import_module('configs.super').get_config('mnist')
+  config.data_dir = str(data)
+  config.train.update(steps=1, eval_every=1, warmup_steps=1, batch_size=8,
+                      cpu_microbatch_size=8, cpu_eval_batch_size=20)
+  result = train.train(resolve(config, folder=tmp_path / 'run'))
+  assert result.status == 'ok' and result.test.examples == 20
+  assert abs(result.test.loss - np.log(10)) < 1
