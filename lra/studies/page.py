@@ -28,13 +28,14 @@ repeats one of their experiments. This page is written by
 
 - A cell shows the mean test accuracy in percent with its 95% interval, and the
   number of seeds. The interval is over seeds, or over test examples for one.
+  A dash stands for runs that have no record yet.
 
 | answer to a claim | meaning |
 | :-- | :-- |
 | same | the difference is significant, with the sign that the paper reports |
 | opposite | it is significant, but the paper reports the other sign or none |
 | not shown | the paper reports a difference, and ours is not significant |
-| no difference found | it is not significant, and none was expected |
+| no difference found | not significant; the paper reports none or is unknown |
 | higher, lower | it is significant, and the paper's result is not known |
 
 - *(untested)*: one measured number was compared with another, without a test.
