@@ -2,8 +2,9 @@
 
 An entry has only the settings that differ from the defaults in
 `lra/config/fields.py`, grouped as in the config. To add a protocol, add a dict
-with an entry for every mini task (but no probe) and for the full tasks that it
-defines. The default protocol of a task is the first one that has the task.
+with an entry for every full task that it defines. A protocol of the main tasks
+has all mini tasks too, but no probe. The default protocol of a task is the
+first one that has the task.
 
 * `simpletron`: SimpleTRON, Yorsh et al. 2021, arXiv 2111.15588, appendix A; it
   has no tasks of images.

@@ -4,10 +4,10 @@ Images are moved, arguments of ListOps change places, texts are cut to a random
 window, and tokens of the second loss are corrupted.
 
 The settings are those of Miralles-Gonzalez et al. 2025, arXiv 2501.14850, and
-of its released code (github.com/pablomiralles22/long-transformers). For Image
-it also draws from the AutoAugment policy of CIFAR-10, which changes colours;
-here images are grey, so that part is left out. Of a changed image each pixel is
-the nearest one of the original, or black outside of it.
+of its released code (github.com/pablomiralles22/long-transformers). That code
+also applies the AutoAugment policy of CIFAR-10 to Image. It changes colours and
+our images are grey, so it is left out here. Each pixel of a changed image is
+the nearest pixel of the original; pixels from outside of it are black.
 
 All random numbers of an example depend on the seed, the step and its own index
 only.
@@ -20,7 +20,7 @@ import numpy as np
 
 from data_prep import trees
 
-# Ends of the seeds of the draws, so that the draws of an example differ.
+# The last number of each seed, which keeps the draws of an example apart.
 _IMAGE, _TOKENS, _ARGUMENTS, _WINDOW = range(1, 5)
 # Share of tokens that are corrupted, and of these the share of hidden ones.
 CORRUPTED, HIDDEN = 0.3, 0.67
@@ -47,7 +47,7 @@ class Change:
 # Data set -> its changes.
 CHANGES = {
     'image': Change(mirror=True, shift=0.1, scale=(0.9, 1.1)),
-    # A mirrored digit is none, or another one.
+    # A mirrored digit is no digit, or another one.
     'mnist': Change(degrees=10.0, shift=0.1, scale=(0.9, 1.1)),
     'pathfinder': Change(mirror=True, upend=True, degrees=10.0, shift=0.1,
                          scale=(0.9, 0.9))}

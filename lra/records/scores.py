@@ -95,8 +95,8 @@ class ClassificationScores(Scores):
   def _accuracy_is_that_of_the_count(self):
     hits = round(self.accuracy * self.counted)
     if abs(self.accuracy * self.counted - hits) > 1e-6 * self.counted:
-      raise ValueError(f"'accuracy' is {self.accuracy:.6f}, which no number of "
-                       f"the {self.counted} examples in 'counted' is")
+      raise ValueError(f"'accuracy' is {self.accuracy:.6f}, but no number of "
+                       f"the {self.counted} examples in 'counted' gives it")
     if self.correct and bits.unpack(self.correct, self.counted).sum() != hits:
       raise ValueError(f"'correct' does not hold {hits} correct answers")
     return self

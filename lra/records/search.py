@@ -61,7 +61,7 @@ class Search(Record):
         raise ValueError(f"'tried' is {self.tried} but there are {len(found)} "
                          "scores, or one is not of the fields of 'grid'")
       if self.pruned > sum(score is None for _, score in self.scores):
-        raise ValueError("'pruned' is more than there are without a score")
+        raise ValueError("'pruned' is more than the settings without a score")
       return self
     whole = [dict(zip(self.grid, values, strict=True))
              for values in itertools.product(*self.grid.values())]

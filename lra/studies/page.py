@@ -39,10 +39,11 @@ repeats one of their experiments. This page is written by
 | higher, lower | it is significant, and the paper's result is not known |
 
 - *(untested)*: one measured number was compared with another, without a test.
-- Tests are Welch's t-test over seeds, or McNemar's test of the examples for
-  single seeds, with Holm's correction within a study. The intervals are not
-  corrected, so one without 0 may stand beside a difference that is not
-  significant.
+- Tests are Welch's t-test over seeds. If an arm has one seed, it is McNemar's
+  test of the examples, with the largest p-value of all pairs of seeds. A
+  baseline is compared by Fisher's test. Holm's correction is made within a
+  study. The intervals are neither corrected nor paired by examples, so one
+  without 0 may stand beside a difference that is not significant.
 - A ratio of times is the median of the ratios within each round. So it may
   differ from the ratio of the medians beside it.
 '''
