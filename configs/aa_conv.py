@@ -7,7 +7,7 @@ its values, the paper's ratio. The convolution has width 3. The paper's shares
 differ by network.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

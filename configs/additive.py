@@ -5,7 +5,7 @@ python run_lra.py --config=configs/additive.py:listops_mini
 Heads and widths are the Transformer's; the paper adds no settings.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -7,7 +7,7 @@ python run_lra.py --config=configs/attention_sink.py:listops_mini
 neighbours; to use the whole sequence add --config.encoder.pooling=mean.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

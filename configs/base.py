@@ -2,7 +2,7 @@
 
 `configs/<model>.py` calls `get_config(arg, '<model>')` and changes the fields
 in which its model differs from the protocol and the defaults of its mixer.
-`lra/config/fields.py` documents each field and its allowed values,
+`lra/schema/fields.py` documents each field and its allowed values,
 `configs/protocols/` holds the values of each protocol.
 
 Derived fields are references: `--config.encoder.width=128` also changes the
@@ -16,11 +16,12 @@ from typing import Any
 import ml_collections
 from ml_collections.config_dict import FieldReference
 
-from configs.protocols import ARGUMENTS, PROTOCOLS, TASK_ARGUMENTS
-from configs.protocols.recurrence import MODEL_ARGUMENTS
-from lra import models, tasks
-from lra.config.fields import FIELDS
-from lra.errors import UserError, choose, meant
+from lra import models
+from lra.configs.protocols import ARGUMENTS, PROTOCOLS, TASK_ARGUMENTS
+from lra.configs.protocols.recurrence import MODEL_ARGUMENTS
+from lra.core import tasks
+from lra.core.errors import UserError, choose, meant
+from lra.schema.fields import FIELDS
 
 # Types that a flag can parse; fields of other types become `object` fields.
 _FLAGS = (bool, int, float, str, tuple)

@@ -8,7 +8,7 @@ Range Arena release. On listops_mini a query sees all blocks, since there are
 only a few of 8 tokens each.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

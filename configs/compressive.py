@@ -14,7 +14,7 @@ the protocol: the result gets a separate row and is recorded only with --record.
 
 import math
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

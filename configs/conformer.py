@@ -6,7 +6,7 @@ The paper's kernel has 32 positions. Here it has 31, which reach equally far to
 both sides.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

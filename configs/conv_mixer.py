@@ -5,7 +5,7 @@ python run_lra.py --config=configs/conv_mixer.py:listops_mini
 K = 9, as in the paper's ConvMixer-1536/20.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

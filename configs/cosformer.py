@@ -8,7 +8,7 @@ of 128 channels, batches of 50, learning rate 0.01, weight decay 0.01 and 40
 epochs. Here all mechanisms use the settings of each protocol.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

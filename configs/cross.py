@@ -5,7 +5,7 @@ python run_lra.py --config=configs/cross.py:listops_mini
 64 latents; the mini tasks have 16, fewer than tokens.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -6,7 +6,7 @@ The paper has no settings for Long Range Arena. With `negative_eigenvalues` the
 model can learn parity (arXiv 2411.12537).
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -5,7 +5,7 @@ python run_lra.py --config=configs/deltaproduct.py:listops_mini
 The paper has models of 1 to 4 steps, and no settings for Long Range Arena.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

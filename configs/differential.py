@@ -6,7 +6,7 @@ Heads and widths are the Transformer's. A protocol's single head becomes two
 here, and the second is subtracted.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

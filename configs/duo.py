@@ -6,7 +6,7 @@ python run_lra.py --config=configs/duo.py:listops_mini
 large language models, has 128 sinks and the last 256 tokens.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

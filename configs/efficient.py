@@ -5,7 +5,7 @@ python run_lra.py --config=configs/efficient.py:listops_mini
 The head is as wide as the encoder, so no field sets the heads.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

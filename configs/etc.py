@@ -7,7 +7,7 @@ the authors' base model. The global token is CLS, or the first token without
 CLS.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

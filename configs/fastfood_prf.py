@@ -5,7 +5,7 @@ python run_lra.py --config=configs/fastfood_prf.py:listops_mini
 Dh features, as in the paper's released code for Dh = 64 and 32.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

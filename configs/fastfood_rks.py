@@ -6,7 +6,7 @@ Dh frequencies, as in the paper's released code for Dh = 64 and 32. Each gives a
 cosine and a sine; the constant takes one frequency.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

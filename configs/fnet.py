@@ -5,7 +5,7 @@ python run_lra.py --config=configs/fnet.py:listops_mini
 The mixer has no parameters; the model has those of embedding, MLPs and head.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -8,7 +8,7 @@ on either side. With CLS pooling the CLS token sees only its neighbours; to use
 the whole sequence add --config.encoder.pooling=mean.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

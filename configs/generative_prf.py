@@ -6,7 +6,7 @@ python run_lra.py --config=configs/generative_prf.py:listops_mini
 for Dh = 64 and 32. A mini task has at most as many features as tokens.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

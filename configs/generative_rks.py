@@ -9,7 +9,7 @@ features take longer than softmax attention over 4,000 tokens; see
 lra/results/speed.md.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -7,7 +7,7 @@ for Dh = 64 and 32. A mini task has at most as many features as tokens. The
 released code has one Gaussian per head, here there are two.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -8,7 +8,7 @@ sine; the constant takes one frequency. The released code has one Gaussian per
 head, here there are two.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -9,7 +9,7 @@ equal the Transformer. The paper has 64 heads in groups of eight.
 To change the number: --config.model.num_kv_heads=1
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

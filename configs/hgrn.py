@@ -6,7 +6,7 @@ The authors' settings for Long Range Arena have `encoder.block` glu and batch
 norms; on ListOps 6 layers of 32 channels, on Text 4 of 128.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -8,7 +8,7 @@ width 128 and heads of width 8, on Retrieval 2 layers of width 256 and heads of
 width 2.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -5,7 +5,7 @@ python run_lra.py --config=configs/kda.py:listops_mini
 The paper has no settings for Long Range Arena.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -8,7 +8,7 @@ default of M = 16: 256 landmarks would be more than tokens, or would more than
 double the Transformer's parameters.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

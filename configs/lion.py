@@ -8,7 +8,7 @@ from 0.0005, and gates that start near 1. Here --config.model.memory=long comes
 nearest to such gates.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

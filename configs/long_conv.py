@@ -6,7 +6,7 @@ The authors' settings for Long Range Arena have thresholds (`squash`) of 0.001
 to 0.004 and drop 0.1 to 0.3 of the taps.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -7,7 +7,7 @@ Arena release, which has no global token. The global token is CLS, or the first
 token without CLS pooling.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

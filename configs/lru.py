@@ -6,7 +6,7 @@ Path-X needs decays near 1 and small phases: `r_min` 0.999, `r_max` 0.9999 and
 `max_phase` 0.31 in a later reproduction.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -5,7 +5,7 @@ python run_lra.py --config=configs/luong_local.py:listops_mini
 10 tokens on either side of the centre, as in the paper (section 4.1).
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -7,7 +7,7 @@ of text and laplace on those of pixels. Their `truncation` is 1,024 taps, on
 Path-X 4,096.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

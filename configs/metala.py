@@ -7,7 +7,7 @@ causal, with 6 layers of width 32 and `key_width` 16; on Text they have 4 layers
 of width 128.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -7,7 +7,7 @@ rotated. But the ranks are at most half of the model's width. LRA's models have
 few heads, whereas the paper's 128 heads are far wider than its ranks.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -6,7 +6,7 @@ python run_lra.py --config=configs/mlp_mixer.py:listops_mini
 positions. The mini tasks have 32.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

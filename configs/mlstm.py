@@ -5,7 +5,7 @@ python run_lra.py --config=configs/mlstm.py:listops_mini
 No settings for Long Range Arena are released.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

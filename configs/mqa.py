@@ -7,7 +7,7 @@ widens the MLP to keep the number of parameters; here all models share one
 encoder, so there are fewer parameters.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

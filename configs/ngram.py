@@ -8,7 +8,7 @@ tokens and not read from CLS. If the protocol reads CLS, this changes the
 protocol: the result gets a separate row and is recorded only with --record.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

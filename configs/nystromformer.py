@@ -7,7 +7,7 @@ as in the released code for Long Range Arena. That code also has settings of 32,
 128 and 256 landmarks. The mini tasks have 16.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

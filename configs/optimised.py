@@ -5,7 +5,7 @@ python run_lra.py --config=configs/optimised.py:listops_mini
 The paper adds no setting to those of the protocol.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

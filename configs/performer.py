@@ -12,7 +12,7 @@ features are relu(x) + 0.001 of the queries and keys themselves: they are not
 random, and the kernel is not the softmax's.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

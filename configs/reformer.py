@@ -8,7 +8,7 @@ buckets and chunks of L / 10. Nystromformer's has two rounds, and so does
 `protocol=nystrom`.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

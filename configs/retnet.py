@@ -6,7 +6,7 @@ The paper has no settings for Long Range Arena. `value_width` equal to the width
 makes a layer about as large as one of the Transformer.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

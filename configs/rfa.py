@@ -7,7 +7,7 @@ A mini task has at most as many frequencies as tokens. The gated variant is
 causal: it also needs --config.encoder.pooling=mean.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

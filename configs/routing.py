@@ -8,7 +8,7 @@ cheapest choice (section 4.1). Half of the heads are local, as in the paper.
 
 import math
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -6,7 +6,7 @@ The authors' settings for Long Range Arena have 4 states on the tasks of text
 and 64 on those of pixels; Path-X has `dt_min` 0.0001.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -15,7 +15,7 @@ Their groups of parameters, for ssm_learning_rate R and ssm_weight_decay 0:
   dt_global: train.ssm_parameters without 'log_step'
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -7,7 +7,7 @@ paper's language models are causal; for this add
 --config.model.direction=causal --config.encoder.pooling=mean
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

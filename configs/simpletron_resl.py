@@ -3,7 +3,7 @@
 python run_lra.py --config=configs/simpletron_resl.py:listops_mini
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

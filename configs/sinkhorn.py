@@ -8,7 +8,7 @@ the sorting network has the width of a head; the paper's has the model's. This
 keeps the number of parameters near the Transformer's.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

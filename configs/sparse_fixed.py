@@ -8,7 +8,7 @@ release has summaries of 32 in blocks of 128, masked to be causal. Its CLS token
 sees, and is seen by, all tokens; `protocol=lra` does the same.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -7,7 +7,7 @@ release has only the fixed pattern. With `protocol=lra` the CLS token sees, and
 is seen by, all tokens, as in that release.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

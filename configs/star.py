@@ -7,7 +7,7 @@ the paper's sequences and blocks are far longer. The query token is CLS, or the
 first token without CLS.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

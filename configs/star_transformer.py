@@ -6,7 +6,7 @@ Two rounds in each mixer: in the second, the satellites read the information
 that the relay gathered from all of them.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

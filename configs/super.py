@@ -7,7 +7,7 @@ values. The head is as wide as the encoder, so no field sets the heads. The
 length L is that of the task.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

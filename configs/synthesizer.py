@@ -6,7 +6,7 @@ This is the paper's first variant. The Long Range Arena release adds a random
 variant to dot-product attention, of rank 32 if factorised.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -7,7 +7,7 @@ keys and values have no biases. With `lra` and `nystrom` attention weights have
 a dropout rate of 0.1.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

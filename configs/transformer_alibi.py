@@ -5,7 +5,7 @@ python run_lra.py --config=configs/transformer_alibi.py:listops_mini
 The paper adds no settings.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -13,7 +13,7 @@ layers, and a separate trick for each task: see `config.train.augment`. Their
 rotation is `--config.model.planes=alternate`.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

@@ -5,7 +5,7 @@ python run_lra.py --config=configs/transformer_t5.py:listops_mini
 32 buckets up to a distance of 128, as in the paper.
 """
 
-from configs import base
+from lra.configs import base
 
 
 def get_config(arg=''):

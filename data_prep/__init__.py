@@ -6,10 +6,9 @@ import pathlib
 import re
 import sys
 
-from data_prep import folders
-from lra import files, paths, tasks
-from lra.errors import UserError
-from lra.system import machine
+from lra.core import files, machine, paths, tasks
+from lra.core.errors import UserError
+from lra.data_prep import folders
 
 
 def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
@@ -20,7 +19,7 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
   made again if their source is given, or if they are generated.
 
   Args:
-    task_name: name of a task in `lra.tasks.TASKS`.
+    task_name: name of a task in `lra.core.tasks.TASKS`.
     data_dir: folder of data sets; $TFDS_DATA_DIR or ~/tensorflow_datasets by
       default.
     source: file or directory to make the data set from, if the task can be
@@ -72,13 +71,13 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
 
 
 def make_builder(task_name: str, data_dir=None):
-  """Returns the TFDS builder of a task, a `data_prep.builder.Builder`.
+  """Returns the TFDS builder of a task, a `lra.data_prep.builder.Builder`.
 
   Raises:
     UserError: the task is unknown, or its prepared data set cannot be read.
   """
   task = tasks.get(task_name)
-  module = importlib.import_module(f'data_prep.{task.dataset}')
+  module = importlib.import_module(f'lra.data_prep.{task.dataset}')
   root = files.expanded(pathlib.Path(paths.data_dir(data_dir))).absolute()
   try:
     builder = module.BUILDER(data_dir=root, config=task.variant,
@@ -150,21 +149,21 @@ def _is_prepared(builder):
     return False
   raise UserError(
       f'The data set in {path} was made by another version of data_prep: '
-      f'make it again by python -m data_prep --task={builder.task_name} '
+      f'make it again by python -m lra.data_prep --task={builder.task_name} '
       '--source=PATH, where PATH holds the data that it was made from.')
 
 
 def read(task_name: str, data_dir=None):
-  """Returns the prepared data set of a task, a `data_prep.content.Content`.
+  """Returns the prepared data set of a task, a `lra.data_prep.content.Content`.
 
   Raises:
     UserError: the data set is damaged.
   """
   task = tasks.get(task_name)
   if task.probe:
-    from data_prep import probes
+    from lra.data_prep import probes
     return probes.generate(probes.VARIANTS[task.variant])
-  from data_prep import builder
+  from lra.data_prep import builder
   return builder.read(make_builder(task_name, data_dir))
 
 
@@ -176,7 +175,7 @@ def generate_longer(task_name: str, length: int, shortest: int):
     length, shortest: the longest and the shortest sequence, in tokens.
 
   Returns:
-    A `data_prep.content.Split` of 1,000 examples. It depends only on the
+    A `lra.data_prep.content.Split` of 1,000 examples. It depends only on the
     arguments.
 
   Raises:
@@ -185,11 +184,11 @@ def generate_longer(task_name: str, length: int, shortest: int):
   """
   task = tasks.get(task_name)
   if task.probe:
-    from data_prep import probes
+    from lra.data_prep import probes
     return probes.generate_longer(
         probes.VARIANTS[task.variant], length, shortest)
   if task.dataset == 'listops':
-    from data_prep import listops
+    from lra.data_prep import listops
     return listops.generate_longer(
         listops.VARIANTS[task.variant], length, shortest)
   raise UserError(
@@ -200,11 +199,11 @@ def generate_longer(task_name: str, length: int, shortest: int):
 def named_test(task_name: str, name: str):
   """Returns the task's own further test called `name`; None if it has none.
 
-  The result is a `data_prep.content.Split`.
+  The result is a `lra.data_prep.content.Split`.
   """
   task = tasks.get(task_name)
   if task.probe:
-    from data_prep import probes
+    from lra.data_prep import probes
     variant = probes.VARIANTS[task.variant]
     if name in variant.tests:
       return probes.generate_test(variant, name)

@@ -1,11 +1,11 @@
 """Prepares, describes and measures data sets.
 
-python -m data_prep --task=text --source=aclImdb_v1.tar.gz
-python -m data_prep --task=text --describe
-python -m data_prep --task=text --baselines
+python -m lra.data_prep --task=text --source=aclImdb_v1.tar.gz
+python -m lra.data_prep --task=text --describe
+python -m lra.data_prep --task=text --baselines
 """
 
-from lra.system import signals, streams
+from lra.core import signals, streams
 
 if __name__ == '__main__':  # before the slow imports
   streams.keep()
@@ -16,12 +16,12 @@ import argparse
 import pathlib
 import sys
 
-import data_prep
-from data_prep import baselines, describe, kinds
-from lra import paths, tasks
-from lra.errors import USER_ERROR, UserError
+from lra import data_prep
+from lra.core import paths, tasks
+from lra.core.errors import USER_ERROR, UserError
+from lra.data_prep import baselines, describe, kinds
 
-_PROGRAM = 'python -m data_prep'
+_PROGRAM = 'python -m lra.data_prep'
 
 
 def main(argv=None, program: str = _PROGRAM) -> int:

@@ -19,8 +19,8 @@ import hashlib
 import pathlib
 import re
 
-from data_prep.tables import bad_row, read_lines
-from lra.system.terminal import progress
+from lra.core.terminal import progress
+from lra.data_prep.tables import bad_row, read_lines
 
 FILES = {'train': 'new_aan_pairs.train.tsv', 'val': 'new_aan_pairs.eval.tsv',
          'test': 'new_aan_pairs.test.tsv'}

@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from lra import files as files_lib
-from lra.errors import UserError
+from lra.core import files as files_lib
+from lra.core.errors import UserError
 
 # The first bytes of compressed files, and the function that opens them.
 _PACKED = ((b'\x1f\x8b', gzip.open), (b'BZh', bz2.open),

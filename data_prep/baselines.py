@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from data_prep import kinds, parts
-from data_prep.content import Content, Split
-from lra import bits, files, tasks
+from lra.core import bits, files, tasks
+from lra.data_prep import kinds, parts
+from lra.data_prep.content import Content, Split
 
 # The folder, JSON fields and old flags call baselines "floors".
-RECORDS = pathlib.Path(__file__).parent.parent / 'lra' / 'results' / 'floors'
+RECORDS = pathlib.Path(__file__).parents[1] / 'results' / 'floors'
 
 
 def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
@@ -34,7 +34,8 @@ def measure(task_name: str, content: Content) -> dict:
     A record with task, fingerprint and origin of the data, and `floors`. That
     maps the name of a baseline to its accuracy, `how` and seconds. For tasks
     other than probes it adds `examples`, the size of test, and `correct`, the
-    right answers packed by `lra.bits`. An example of a probe has many answers.
+    right answers packed by `lra.core.bits`. An example of a probe has many
+    answers.
 
   Raises:
     UserError: the task needs scikit-learn, which is not installed.

@@ -22,10 +22,10 @@ from google.protobuf.message import DecodeError
 from tensorflow_datasets.core import shuffle
 from tensorflow_datasets.proto import tf_example_pb2
 
-from data_prep.content import SPLITS, Content, Split, fingerprint, split_of
-from lra import tasks
-from lra.errors import UserError
-from lra.system.terminal import progress
+from lra.core import tasks
+from lra.core.errors import UserError
+from lra.core.terminal import progress
+from lra.data_prep.content import SPLITS, Content, Split, fingerprint, split_of
 
 _DOCUMENTS = 'documents'
 _BYTES = 256  # possible codes of a byte

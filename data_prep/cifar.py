@@ -18,9 +18,9 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from data_prep import archives, pictures
-from lra.errors import UserError
-from lra.system.terminal import progress
+from lra.core.errors import UserError
+from lra.core.terminal import progress
+from lra.data_prep import archives, pictures
 
 CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog',
            'horse', 'ship', 'truck')

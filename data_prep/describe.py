@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
-from data_prep import kinds
-from data_prep.content import SPLITS, Content, Split
-from data_prep.pixels import images_of
-from data_prep.probes.questions import asked
-from lra import tasks
-from lra.errors import UserError
+from lra.core import tasks
+from lra.core.errors import UserError
+from lra.data_prep import kinds
+from lra.data_prep.content import SPLITS, Content, Split
+from lra.data_prep.pixels import images_of
+from lra.data_prep.probes.questions import asked
 
 _BINS = 10
 _BAR = 40

@@ -18,11 +18,10 @@ import zlib
 
 import numpy as np
 
-from data_prep import stamps
-from lra import paths
-from lra.errors import UserError
-from lra.system import machine
-from lra.system.terminal import progress
+from lra.core import machine, paths
+from lra.core.errors import UserError
+from lra.core.terminal import progress
+from lra.data_prep import stamps
 
 _PART = 500  # images in one file, if they have 32 x 32 pixels
 _LOOK_SECONDS = 0.1  # pause between two looks for finished parts
@@ -102,7 +101,7 @@ def _start(law, seed, work):
   """Starts a process that draws the parts of `work`.
 
   `multiprocessing` cannot be used: its helper process unblocks signals that
-  `lra.system.signals` blocks in the main thread.
+  `lra.core.signals` blocks in the main thread.
   """
   task = {'law': dataclasses.asdict(law), 'seed': seed, 'parent': os.getpid(),
           'parts': [[n.start, n.stop, str(path)] for n, path in work]}
@@ -143,7 +142,7 @@ def work() -> None:
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
   task = json.load(sys.stdin)
-  from data_prep.snakes import Artist
+  from lra.data_prep.snakes import Artist
   law = task['law'] | {'margins': tuple(task['law']['margins'])}
   artist = Artist(stamps.Law(**law), task['seed'])
   for start, stop, path in task['parts']:

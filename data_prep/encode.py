@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data_prep.content import Split, split_of
-from lra.errors import UserError
-from lra.tasks import Task
+from lra.core.errors import UserError
+from lra.core.tasks import Task
+from lra.data_prep.content import Split, split_of
 
 SENTIMENTS = ('negative', 'positive')
 YES_NO = ('no', 'yes')
@@ -20,10 +20,10 @@ def names(task: Task) -> tuple[str, ...]:
   if task.dataset == 'text':
     return SENTIMENTS
   if task.dataset == 'image' and task.name != 'cifar100':
-    from data_prep.cifar import CLASSES
+    from lra.data_prep.cifar import CLASSES
     return CLASSES
   if task.dataset == 'zhang':
-    from data_prep.zhang import CORPORA
+    from lra.data_prep.zhang import CORPORA
     return CORPORA[task.variant].classes
   return YES_NO if task.num_classes == 2 else tuple(
       map(str, range(task.num_classes)))
@@ -40,7 +40,7 @@ class NoExample(UserError):
   def __init__(self, task: Task, number: int, why: str):
     super().__init__(
         f'Example {number}, counted from 0, is not valid for {task.name} '
-        f'({why}): see the help of lra.api.Trained.predict for its form.')
+        f'({why}): see the help of lra.share.api.Trained.predict for its form.')
     self.number = number
     self.why = why
 
@@ -48,7 +48,7 @@ class NoExample(UserError):
 def split(task: Task, examples: Sequence) -> Split:
   """Encodes a user's examples as a split; all labels are 0.
 
-  `lra.api.Trained.predict` describes the form of `examples`.
+  `lra.share.api.Trained.predict` describes the form of `examples`.
 
   Raises:
     NoExample: an example does not have that form.
@@ -80,7 +80,7 @@ def _text(task, text):
   if not isinstance(text, str | bytes):
     raise TypeError(f'it is a {type(text).__name__}, not a text')
   if task.dataset == 'listops':
-    from data_prep import listops
+    from lra.data_prep import listops
     codes = listops.encode(text if isinstance(text, str) else text.decode())
     listops.evaluate(codes)  # raises for an incomplete expression
     return codes
@@ -102,8 +102,8 @@ def _image(task, image):
   """Returns the grey values, row by row, of an array, a PIL image or a file."""
   from PIL import Image
 
-  from data_prep import image as image_lib
-  from data_prep import pictures
+  from lra.data_prep import image as image_lib
+  from lra.data_prep import pictures
   if isinstance(image, str | os.PathLike):
     image = _opened(image)
   if isinstance(image, Image.Image):

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import sys
 
-from lra import files
+from lra.core import files
 
 
 @contextlib.contextmanager

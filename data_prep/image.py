@@ -1,6 +1,7 @@
 """Image: CIFAR-10 or CIFAR-100 in grey, pixel by pixel.
 
-A source is anything that `data_prep.cifar` reads. The same images give the same
+A source is anything that `lra.data_prep.cifar` reads. The same images give the
+same
 data set in any file format: examples are sorted by the hash of their pixels.
 The validation split takes 500 images of each class from train, by that hash;
 for CIFAR-100, which has ten times as many classes, 50.
@@ -13,11 +14,11 @@ import numpy as np
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
-from data_prep import cifar
-from data_prep.builder import Builder
-from data_prep.content import Content, choose, duplicates
-from data_prep.pathfinder import images_split
-from lra.errors import UserError
+from lra.core.errors import UserError
+from lra.data_prep import cifar
+from lra.data_prep.builder import Builder
+from lra.data_prep.content import Content, choose, duplicates
+from lra.data_prep.pathfinder import images_split
 
 # Size and SHA-256 of CIFAR-100 are from url_checksums/cifar100.txt of TFDS 4.9.
 ARCHIVES = {

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from data_prep import parts
-from lra import mad, paths, tasks
-from lra.errors import UserError
+from lra.core import mad, paths, tasks
+from lra.core.errors import UserError
+from lra.data_prep import parts
 
 
 def majority(train, test) -> np.ndarray:
@@ -47,7 +47,7 @@ class Kind:
 
 
 def _expression(tokens):
-  from data_prep import listops
+  from lra.data_prep import listops
   return listops.decode(tokens)
 
 
@@ -65,7 +65,7 @@ def _codes(tokens):
 
 
 def _symbols(tokens):
-  from data_prep.probes import languages
+  from lra.data_prep.probes import languages
   # The answers of an expression have one code above 0, the last one.
   if not any(tokens[:-1]):
     return _codes(tokens)
@@ -74,7 +74,7 @@ def _symbols(tokens):
 
 def _probe(family, name):
   def baseline(train, test):
-    module = importlib.import_module(f'data_prep.probes.{family}')
+    module = importlib.import_module(f'lra.data_prep.probes.{family}')
     return getattr(module, name)(train, test)
   return baseline
 
@@ -83,7 +83,7 @@ def _linear(name):
   def baseline(splits, variant):
     del variant
     try:
-      from data_prep import linear
+      from lra.data_prep import linear
     except ImportError as e:
       raise UserError('The linear baselines need scikit-learn: run '
                       f'{paths.extra("baselines")}.') from e
@@ -93,12 +93,12 @@ def _linear(name):
 
 def _ridge(splits, variant):
   del variant
-  from data_prep import pixels
+  from lra.data_prep import pixels
   return pixels.ridge(splits)
 
 
 def _marker_distance(splits, variant):
-  from data_prep import pathfinder, pixels
+  from lra.data_prep import pathfinder, pixels
   return pixels.marker_distance(
       splits, pathfinder.VARIANTS[variant].law.marker_radius)
 

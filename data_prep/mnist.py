@@ -17,11 +17,11 @@ import numpy as np
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
-from data_prep import archives, image
-from data_prep.builder import Builder
-from data_prep.content import Content
-from lra import files
-from lra.errors import UserError
+from lra.core import files
+from lra.core.errors import UserError
+from lra.data_prep import archives, image
+from lra.data_prep.builder import Builder
+from lra.data_prep.content import Content
 
 URL = 'https://storage.googleapis.com/cvdf-datasets/mnist/'
 # Size and SHA-256 of each file, gzipped, from url_checksums/mnist.txt of TFDS

@@ -6,8 +6,8 @@ ListOps reads only the first operator.
 
 import numpy as np
 
-from data_prep import trees
-from data_prep.content import Split
+from lra.data_prep import trees
+from lra.data_prep.content import Split
 
 # Name of the rule that reads only an expression's first token.
 FIRST_OPERATOR = 'first operator'

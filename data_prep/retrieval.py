@@ -1,7 +1,8 @@
 """Retrieval: does one document cite the other? Two byte strings, two classes.
 
 There are two corpora. `aan` is the ACL Anthology Network of Long
-Range Arena, in the official tables of its release (`data_prep.aan`). `rfc` is
+Range Arena, in the official tables of its release (`lra.data_prep.aan`). `rfc`
+is
 citations among IETF RFCs: `documents.jsonl.gz` (one object per line, with `id`
 and `text`) and `pairs.{train,eval,test}.tsv.gz` (label and two ids). Documents
 are stored once and pairs are indices.
@@ -12,12 +13,12 @@ import json
 import numpy as np
 import tensorflow_datasets as tfds
 
-from data_prep import aan
-from data_prep.builder import Builder
-from data_prep.content import Content, choose, duplicates, split_of
-from data_prep.tables import bad_row, find, part, read_lines, read_rows
-from lra.errors import UserError
-from lra.system.terminal import progress
+from lra.core.errors import UserError
+from lra.core.terminal import progress
+from lra.data_prep import aan
+from lra.data_prep.builder import Builder
+from lra.data_prep.content import Content, choose, duplicates, split_of
+from lra.data_prep.tables import bad_row, find, part, read_lines, read_rows
 
 RFC_FILES = {
     'documents': 'documents.jsonl', 'train': 'pairs.train.tsv',
@@ -68,7 +69,7 @@ BUILDER = Retrieval
 def read_aan(paths) -> Content:
   """Reads the official tables row by row and decodes bytes literals.
 
-  Other implementations do not decode them, see `data_prep.aan`.
+  Other implementations do not decode them, see `lra.data_prep.aan`.
 
   Raises:
     UserError: a row is malformed; the message names file, line and reason.

@@ -15,7 +15,7 @@ import math
 import numba
 import numpy as np
 
-from data_prep import stamps
+from lra.data_prep import stamps
 
 _FREE = 0.3  # largest M where a first paddle may be
 _FULL = 1.8  # M plus the mask of a new paddle must stay below this

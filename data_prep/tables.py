@@ -6,7 +6,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 
 # Most bytes of a line; no table here has longer rows.
 _LONGEST_ROW = 1 << 26

@@ -13,11 +13,11 @@ import re
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
-from data_prep import archives
-from data_prep.builder import Builder
-from data_prep.content import Content, choose, duplicates, split_of
-from lra.errors import UserError
-from lra.system.terminal import progress
+from lra.core.errors import UserError
+from lra.core.terminal import progress
+from lra.data_prep import archives
+from lra.data_prep.builder import Builder
+from lra.data_prep.content import Content, choose, duplicates, split_of
 
 URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
 FOLDERS = ('train/neg', 'train/pos', 'test/neg', 'test/pos')

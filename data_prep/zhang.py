@@ -20,11 +20,11 @@ from collections.abc import Iterator, Mapping
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
-from data_prep import archives
-from data_prep.builder import Builder
-from data_prep.content import Content, choose, duplicates, split_of
-from lra import files
-from lra.errors import UserError
+from lra.core import files
+from lra.core.errors import UserError
+from lra.data_prep import archives
+from lra.data_prep.builder import Builder
+from lra.data_prep.content import Content, choose, duplicates, split_of
 
 _ROW = 1 << 10  # bytes; a table whose rows are longer on average is not read
 

@@ -12,10 +12,10 @@ sys.path.insert(0, str(HERE.parent))
 # ruff: noqa: E402
 from absl import flags
 
-from lra import paths
 from lra.cli import options, words
-from lra.config.fields import FIELDS
-from lra.experiment import describe
+from lra.core import paths
+from lra.run import describe
+from lra.schema.fields import FIELDS
 
 _WRITTEN = '<!-- Written by `python docs/reference.py`. -->\n\n'
 _FIELDS = """# Config fields

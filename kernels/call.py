@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels import axes, dispatch
+from lra.kernels import axes, dispatch
 
 
 class Inputs(NamedTuple):

@@ -26,7 +26,7 @@ def check_asked(op, shape, dtype, needs, known):
   """Raises ValueError for a shape, dtype or need that `op` never supports.
 
   `needs` maps further requirements to their values, `known` lists all names
-  allowed there. `kernels.resolve` explains the other arguments.
+  allowed there. `lra.kernels.resolve` explains the other arguments.
   """
   axes = '(B, L, E)' if op in ('norm_project', 'scan') else '(B, L, H, Dh)'
   if not _is_shape(shape, axes.count(',') + 1):

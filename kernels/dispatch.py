@@ -8,7 +8,7 @@ import logging
 
 import jax
 
-from kernels import checks
+from lra.kernels import checks
 
 # The kernels of every operation. The first runs every valid call of the public
 # function; 'auto' takes the last that can run.
@@ -126,7 +126,7 @@ def explain(op, shape, dtype, **needs):
 def backend(op, kernel):
   """Imports and returns the module of a kernel."""
   try:
-    return importlib.import_module(f'kernels.{_RUNS.get(op, op)}.{kernel}')
+    return importlib.import_module(f'lra.kernels.{_RUNS.get(op, op)}.{kernel}')
   except ImportError as error:
     raise NotImplementedError(f"{op}: kernel='{kernel}' is not available with "
                               f"jax {jax.__version__}: "

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import dispatch
-from kernels.hopper import TILE
+from lra.kernels import dispatch
+from lra.kernels.hopper import TILE
 
 WIDTHS = (64, 128)
 SM_COUNT = 132  # streaming multiprocessors of an H200
@@ -111,7 +111,7 @@ def whole(x):
 
 
 def operands(inputs):
-  """Returns q, k, v of `kernels.call.Inputs`: arrays, or `Heads` of qkv."""
+  """Returns q, k, v of `lra.kernels.call.Inputs`: arrays, or `Heads` of qkv."""
   if not inputs.packed:
     return inputs.arrays
   return _thirds(_joined(inputs.arrays[0]), inputs.shape[2])
@@ -127,7 +127,7 @@ def gradients_like(inputs):
 
 
 def gradients(inputs, dq, dk, dv):
-  """Returns the gradients in the form that `kernels.call` expects."""
+  """Returns the gradients in the form that `lra.kernels.call` expects."""
   if not inputs.packed:
     return dq, dk, dv
   return (dq.reshape(inputs.arrays[0].shape),)

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import chunks, dispatch, hopper, hopper_call
-from kernels.lightning import activation
-from kernels.linear import features
+from lra.kernels import chunks, dispatch, hopper, hopper_call
+from lra.kernels.lightning import activation
+from lra.kernels.linear import features
 
 
 @dataclasses.dataclass(frozen=True)

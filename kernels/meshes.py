@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from kernels import dispatch
-from kernels.axes import BATCH_AXES, manual
-from kernels.lightning import api as lightning
-from kernels.linear import api as linear
-from kernels.norm_project.api import norm_project
-from kernels.sequence import Sequence, check_whole
-from kernels.simpletron import api as simpletron
+from lra.kernels import dispatch
+from lra.kernels.axes import BATCH_AXES, manual
+from lra.kernels.lightning import api as lightning
+from lra.kernels.linear import api as linear
+from lra.kernels.norm_project.api import norm_project
+from lra.kernels.sequence import Sequence, check_whole
+from lra.kernels.simpletron import api as simpletron
 
 SEQUENCE_AXIS = 'sequence'
 
@@ -35,7 +35,7 @@ def sharded(function, mesh=None):
   `fsdp`, and so are results. Slopes, bias, weight and a constant factor of
   `linear_scan` are replicated. Over the axis `sequence`, linear operations and
   `norm_project` are split along L, which need not be a multiple of the axis;
-  see `kernels.sequence`.
+  see `lra.kernels.sequence`.
 
   The result is `function` itself if there is no mesh (None takes the ambient
   one of `jax.set_mesh`), or if all axes have one device or are already split by

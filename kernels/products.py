@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from kernels import chunks, dispatch
+from lra.kernels import chunks, dispatch
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

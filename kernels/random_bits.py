@@ -15,7 +15,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from kernels import axes, dispatch, meshes
+from lra.kernels import axes, dispatch, meshes
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA  # constant of the key schedule

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernels import chunks, products
+from lra.kernels import chunks, products
 
 
 class Sequence(NamedTuple):

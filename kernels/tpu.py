@@ -17,7 +17,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from kernels import chunks, dispatch
+from lra.kernels import chunks, dispatch
 
 LANES = 128
 STEP = 128
@@ -217,7 +217,7 @@ def bias_sums(inputs, tiles, where, entries):
 def gradients(inputs, outs, bias):
   """Returns (gradients of q, k, v; that of the bias or None).
 
-  They have the form that `kernels.call` expects. `outs` of `call` has 'dq',
+  They have the form that `lra.kernels.call` expects. `outs` of `call` has 'dq',
   'dk' and 'dv', or 'dq dk dv'; `bias` is float32 [entries, 3, H * Dh], to be
   summed, or None.
   """
@@ -362,7 +362,7 @@ def check_memory(tiles, dtype, *, scratch=(), state=False, states=1):
   three states of each head.
 
   Args:
-    tiles, dtype: `kernels.tpu.Tiling`; dtype of q and of saved states.
+    tiles, dtype: `lra.kernels.tpu.Tiling`; dtype of q and of saved states.
     scratch: shapes of float32 scratch memory besides states.
     state: whether the call takes or returns a state.
     states: number of float32 states of a block of heads in scratch memory.

@@ -29,8 +29,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import checks, dispatch
-from kernels.dispatch import local_gpu as _local_gpu
+from lra.kernels import checks, dispatch
+from lra.kernels.dispatch import local_gpu as _local_gpu
 
 WIDTHS = range(16, 257)
 CAPABILITY = 8.0  # Ampere: bfloat16 and TF32 tensor cores, asynchronous copies
@@ -172,7 +172,7 @@ def run(name, kernel, plan, inputs, mask, ins, outs, *, grid, warps, stages,
   Args:
     name, grid, warps, stages, alias: see `call`.
     kernel, plan: a kernel that takes the `Plan` too.
-    inputs, mask: `kernels.call.Inputs`; its mask as [B L], or None.
+    inputs, mask: `lra.kernels.call.Inputs`; its mask as [B L], or None.
     ins, outs: name -> array, name -> (shape, dtype); or None.
   """
   like = functools.partial(dispatch.like, inputs.arrays[0])

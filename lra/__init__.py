@@ -9,15 +9,16 @@ __all__ = ['load', 'results']
 
 
 def load(folder):
-  """Returns the model of a run or of an exported folder; see `lra.api.load`.
+  """Returns the model of a run or of an exported folder; see
+  `lra.share.api.load`.
   """
-  from lra.system import machine
+  from lra.core import machine
   machine.skip_tpu()  # before JAX is imported
-  from lra import api
+  from lra.share import api
   return api.load(folder)
 
 
 def results(folder=None, each='row'):
-  """Returns the leaderboard as a pandas frame; see `lra.report.data.frame`."""
-  from lra.report import data
+  """Returns the leaderboard as a pandas frame; see `lra.board.data.frame`."""
+  from lra.board import data
   return data.frame(folder, each)

@@ -147,8 +147,7 @@ def compile_once(tmp_path_factory):
 @pytest.fixture(scope='module')
 def quick_runs(compile_once):
   """Trains on one device and draws no curves, for tests of neither."""
-  from lra.records import curves
-  from lra.training import mesh
+  from lra.run import curves, mesh
   make = mesh.make
 
   def on_one(sizes, devices=None):
@@ -181,14 +180,14 @@ def forget_programs():
 @pytest.fixture
 def no_protocols(monkeypatch):
   """Turns off the comparison of records with protocols, for made-up records."""
-  from lra.records import store
+  from lra.board import store
   monkeypatch.setattr(store, 'protocol_settings', lambda *_: {})
 
 
 @pytest.fixture(scope='session')
 def mini_data(tmp_path_factory) -> pathlib.Path:
   """Prepares `listops_mini`, which some tests damage; returns the directory."""
-  import data_prep
+  from lra import data_prep
   folder = tmp_path_factory.mktemp('data')
   data_prep.prepare('listops_mini', folder)
   return folder

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from lra.system import environment as environment_lib
+from lra.core import environment as environment_lib
 from tests.helpers import commands
 from tests.helpers.mistakes import (
   Case,

@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import base, protocols
-from lra import models, tasks
-from lra.config import fields, identity
-from lra.errors import UserError
-from lra.experiment import check, loader
-from lra.training import optim
+from lra import models
+from lra.configs import base, protocols
+from lra.core import tasks
+from lra.core.errors import UserError
+from lra.run import check, loader, optim
+from lra.schema import fields, identity
 from tests.helpers import small
 
 MODELS = sorted(
@@ -49,7 +49,7 @@ LONG_IMAGES = ('pathfinder64', 'pathx', 'pathx256')
 @functools.cache
 def _real(model, task, protocol='simpletron'):
   """Returns the config at full size, as a user gets it."""
-  return importlib.import_module(f'configs.{model}').get_config(
+  return importlib.import_module(f'lra.configs.{model}').get_config(
       f'{task},protocol={protocol}')
 
 
@@ -218,7 +218,7 @@ def test_derived_values_follow_the_width(model):
 
 
 def _fresh(model, arg):
-  return importlib.import_module(f'configs.{model}').get_config(arg)
+  return importlib.import_module(f'lra.configs.{model}').get_config(arg)
 
 
 def test_derived_values_follow_until_they_are_set():
@@ -257,7 +257,7 @@ def test_no_budget_is_larger_than_the_shortest_task(model):
 
 @pytest.mark.parametrize('model', MODELS)
 def test_the_docstring_has_the_command(model):
-  doc = importlib.import_module(f'configs.{model}').__doc__
+  doc = importlib.import_module(f'lra.configs.{model}').__doc__
   command = f'python run_lra.py --config=configs/{model}.py:listops_mini\n'
   assert doc is None or command in doc
 

@@ -14,10 +14,11 @@ import types
 import numpy as np
 import pytest
 
-from configs.protocols import PROTOCOLS
-from lra import models, tasks
+from lra import models
 from lra.cli import launch
-from lra.records import result
+from lra.configs.protocols import PROTOCOLS
+from lra.core import tasks
+from lra.schema import result
 from tests.helpers import documents, mixer_oracle
 from tests.helpers.paths import ROOT
 
@@ -145,12 +146,12 @@ EXAMPLES = {
     'configs/mean.py': 'tests/test_documents.py',
     'lra/models/aft.py': 'tests/test_documents.py',
     'configs/aft.py': 'tests/test_documents.py',
-    'mix': 'tests/test_documents.py', 'load': 'tests/test_api.py',
+    'mix': 'tests/test_documents.py', 'load': 'tests/share/test_api.py',
     'records': 'tests/test_documents.py',
     'kernels': 'tests/test_documents.py',
     'stablehlo': 'tests/cli/test_exporting.py',
-    'torch_weights': 'tests/test_torch_weights.py',
-    'train': 'tests/training/test_train.py'}
+    'torch_weights': 'tests/share/test_torch_weights.py',
+    'train': 'tests/run/test_train.py'}
 
 
 def test_every_marked_example_is_run_by_a_test():

@@ -10,15 +10,14 @@ import signal
 
 import pytest
 
-from data_prep import archives, folders
-from lra import files
+from lra.board import inputs
 from lra.cli import inspection
-from lra.errors import UserError
-from lra.experiment import loader
-from lra.records import curves, result
-from lra.report import inputs
-from lra.sweeps import bundle, kept, sweep
-from lra.training import checkpoint_io, provenance, rundir
+from lra.core import files
+from lra.core.errors import UserError
+from lra.data_prep import archives, folders
+from lra.many import bundle, kept, sweep
+from lra.run import checkpoint_io, curves, loader, provenance, rundir
+from lra.schema import result
 
 CONFIG = {'task': 'listops_mini', 'seed': 0, 'model': {'name': 'local'}}
 LONGEST = 10  # seconds that a test may take

@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from lra import files
+from lra.core import files
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 
@@ -78,7 +78,7 @@ def test_every_file_but_records_figures_and_tools_is_in_it(wheel):
           if path.is_file() and '__pycache__' not in path.parts
           and not path.name.startswith('.')}
   ours = {name for name in ours if not name.startswith(
-      ('lra/results/figures/', 'lra/results/runs/', 'kernels/tools/'))}
+      ('lra/results/figures/', 'lra/results/runs/', 'tools/'))}
   packed = {name for name in zipfile.ZipFile(wheel).namelist()
             if '.dist-info/' not in name}
   assert packed == {*ours, 'run_lra.py'}

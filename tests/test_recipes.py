@@ -130,7 +130,7 @@ def test_the_manifest_is_one_that_can_be_read():
 
 
 def test_a_stop_has_the_exit_code_that_is_waited_for():
-  from lra.system import signals
+  from lra.core import signals
   assert f'"$code" = {signals.STOPPED} ' in SBATCH
   assert f'exit code {signals.STOPPED}' in README
   assert f'values: [{signals.STOPPED}]' in README

@@ -1,6 +1,6 @@
 """Measures the costs of a config, or of all models side by side.
 
-`python -m lra.costs --config=configs/simpletron.py:listops_mini` times two
+`python -m tools --config=configs/simpletron.py:listops_mini` times two
 things in turns. One is the loop of `run_lra.py` (data, dispatch, logging,
 progress bar). The other is the compiled step alone, always on the same batch.
 It prints seconds per step of both, the loop's overhead and the peak memory.
@@ -29,10 +29,9 @@ import sys
 
 from absl import flags
 
-from lra import paths
 from lra.cli import command
-from lra.errors import UserError
-from lra.system import streams
+from lra.core import paths, streams
+from lra.core.errors import UserError
 
 STEPS = flags.DEFINE_integer(
     'steps', 100, 'Steps per stretch; the most steps without --rounds.',
@@ -81,7 +80,7 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import hours, step, tables
+  from tools import hours, step, tables
   experiment, out = command.experiment(), pathlib.Path(OUT.value)
   compiled = {'layers': LAYERS.value, 'recurrent': RECURRENT.value,
               'launches': LAUNCHES.value,
@@ -135,18 +134,18 @@ def main() -> int:
 
 
 def _module(name):
-  """Imports a module of this package that needs `kernels.tools`.
+  """Imports a module of this package that needs `tools`.
 
   Raises:
     UserError: this is an installed package, which lacks these tools.
   """
   try:
-    return importlib.import_module(f'lra.costs.{name}')
+    return importlib.import_module(f'tools.{name}')
   except ModuleNotFoundError as error:
-    if not (error.name or '').startswith('kernels.tools'):
+    if not (error.name or '').startswith('tools'):
       raise
     raise UserError(
-        f'--{name} needs kernels/tools, which an installed package lacks: run '
+        f'--{name} needs tools, which an installed package lacks: run '
         'it in a checkout of the repository.') from error
 
 

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.experimental.layout import Format, Layout
 
-from kernels import chunks, dispatch, tpu
-from kernels.call import Inputs
-from kernels.lightning.activation import LightningOptions
-from kernels.linear.features import LinearOptions
-from kernels.simpletron.api import linear_options
-from kernels.tools import cuda, h200
+from lra.kernels import chunks, dispatch, tpu
+from lra.kernels.call import Inputs
+from lra.kernels.lightning.activation import LightningOptions
+from lra.kernels.linear.features import LinearOptions
+from lra.kernels.simpletron.api import linear_options
+from tools import cuda, h200
 
 TPU = {'v5e': 'v5e:1x1', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:1x1',
        'tpu7x': 'tpu7x:2x2x1'}

@@ -1,10 +1,10 @@
 """Times the kernels on the local device, as JSON and markdown.
 
-  python -m kernels.tools.benchmark               times, on any device
-  python -m kernels.tools.benchmark --json=FILE   ... saved after each shape;
+  python -m tools.benchmark               times, on any device
+  python -m tools.benchmark --json=FILE   ... saved after each shape;
                                                   resumes from FILE
-  python -m kernels.tools.benchmark --table=FILE  the table of such a file
-  python -m kernels.tools.benchmark --bytes       bytes moved, needs no device
+  python -m tools.benchmark --table=FILE  the table of such a file
+  python -m tools.benchmark --bytes       bytes moved, needs no device
 
 Every row is measured in one process on the same operands. It is the median of
 five rounds of queued calls after a warm-up; in a round all kernels take turns.
@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernels import chunks, dispatch
-from kernels.tools import errors, peers, recorded, timing, traffic
-from kernels.tools.errors import FUNCTIONS
+from lra.kernels import chunks, dispatch
+from tools import errors, peers, recorded, timing, traffic
+from tools.errors import FUNCTIONS
 
 PASSES = ('fwd', 'fwd+bwd')
 # Sizes that fill an accelerator, and sizes for a test of this script. The most

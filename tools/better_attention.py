@@ -24,7 +24,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.costs import hours, studies, tables
+from lra.share import measured as studies
+from tools import hours, tables
 
 # Model -> the layer's name in the paper.
 LAYERS = {'transformer': 'standard', 'optimised': 'optimised',

@@ -1,6 +1,6 @@
 """Times the attention of the study `center`: full, flash, window and sinks.
 
-`python -m lra.costs --center` writes `studies/center.json` into the results. In
+`python -m tools --center` writes `studies/center.json` into the results. In
 each round every arm makes a training step, so that other programs slow all of
 them alike. Full attention keeps all its weights in memory (kernel `dense`).
 Flash attention computes them in tiles and recomputes them for the gradient (Dao
@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from lra.costs import config_of, studies
-from lra.costs.step import drawn_step
+from lra.share import measured as studies
+from tools import config_of
+from tools.step import drawn_step
 
 # Name of an arm -> its model and the arguments that differ from its config.
 ARMS = {

@@ -1,6 +1,6 @@
 """Counts the bytes that devices of a mesh send in a step, and estimates times.
 
-`python -m lra.costs --collectives=8,64,256 --config=...` compiles the training
+`python -m tools --collectives=8,64,256 --config=...` compiles the training
 step for these numbers of devices, which need not be present. It reads from the
 program how many bytes each device sends. Without a config it writes
 `collectives.md`.
@@ -18,12 +18,11 @@ import math
 
 import jax
 
-from kernels.tools import hlo
-from lra.costs import config_of
-from lra.errors import UserError
-from lra.experiment.experiment import resolve
-from lra.report.markdown import table
-from lra.training import mesh, program
+from lra.board.markdown import table
+from lra.core.errors import UserError
+from lra.run import mesh, program
+from lra.run.experiment import resolve
+from tools import config_of, hlo
 
 # A TPU v5e chip: 197 TFLOP/s in bfloat16 and 1,600 Gbit/s over four links each
 # way (cloud.google.com/tpu/docs/v5e). A 400 Gbit/s port of InfiniBand NDR

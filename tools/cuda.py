@@ -109,7 +109,7 @@ class Card:
     """Lowers programs in this context for this card, on any local device.
 
     Jax 0.12 takes a Triton kernel's compute capability from a mesh, and
-    `kernels.triton` takes the number of multiprocessors from it.
+    `lra.kernels.triton` takes the number of multiprocessors from it.
     """
     device = AbstractDevice(self.alias or self.kind, self.cores, 'gpu')
     mesh = AbstractMesh((), (), abstract_device=device)

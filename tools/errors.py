@@ -1,6 +1,6 @@
 """Measures errors of every kernel against float64, gradients included.
 
-  python -m kernels.tools.errors
+  python -m tools.errors
 
 prints relative RMS errors as a table and fails if one exceeds its bound.
 Kernels whose device is absent run in an interpreter.
@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import kernels
-from kernels import dispatch
-from kernels.lightning import reference as lightning
-from kernels.linear import reference as linear
-from kernels.simpletron import reference as simpletron
-from kernels.softmax import reference as softmax
-from kernels.tools import timing
+from lra import kernels
+from lra.kernels import dispatch
+from lra.kernels.lightning import reference as lightning
+from lra.kernels.linear import reference as linear
+from lra.kernels.simpletron import reference as simpletron
+from lra.kernels.softmax import reference as softmax
+from tools import timing
 
 FUNCTIONS = {'linear': kernels.linear_attention,
              'simpletron': kernels.simpletron_attention,
@@ -218,7 +218,8 @@ def expected_of_segments(op, arrays, named, ids):
 
 
 def measure(op, kernel, case):
-  """Returns relative RMS errors by name, inside the current `kernels.target`.
+  """Returns relative RMS errors by name, inside the current
+  `lra.kernels.target`.
 
   'masked' is the largest value in a row that must be 0.
   """

@@ -3,7 +3,7 @@
 # tasks, and trains the sweep until the time is up.
 #
 #   IMDB=aclImdb_v1.tar.gz CIFAR=cifar-10-python.tar.gz RFC=rfc_citations \
-#     lra/recipes/gpu.sh MINUTES OUT
+#     tools/gpu.sh MINUTES OUT
 #
 # Run directories are in the current folder. Everything else is in OUT: logs,
 # measurements, and runs.tar, the bundle of the runs. The same command resumes,

@@ -1,6 +1,6 @@
 """Writes the operations of a trace that take the most time, as JSON.
 
-  python lra/recipes/trace.py RUN/profile OPERATIONS.json
+  python tools/gpu_trace.py RUN/profile OPERATIONS.json
 
 reads the newest trace of --profile in the folder. It counts the operations on
 the streams of a device, or on XLA's threads if there is no device.

@@ -1,6 +1,6 @@
 """Compiles programs for an H200 on a machine without one.
 
-  python -m kernels.tools.h200 --ops lightning --widths 64,128
+  python -m tools.h200 --ops lightning --widths 64,128
 
 prints registers and spills of every kernel, as ptxas reports them, and fails if
 one spills. It needs the wheels of the extra `aot-cuda`: the CUDA plugin of the
@@ -22,9 +22,9 @@ import time
 import jax
 import jax.numpy as jnp
 
-import kernels
-from kernels.tools.cuda import CARDS, missing
-from kernels.tools.errors import FUNCTIONS, PACKED
+from lra import kernels
+from tools.cuda import CARDS, missing
+from tools.errors import FUNCTIONS, PACKED
 
 ENVIRONMENT = {'JAX_PLATFORMS': 'cpu', 'CUDA_VISIBLE_DEVICES': '',
                'XLA_FLAGS': '--xla_gpu_autotune_level=0',
@@ -78,7 +78,7 @@ def captured(function, *arguments):
   """Compiles for an H200 and captures the compilers' output.
 
   Args:
-    function: traced with `kernels.target('gpu')`.
+    function: traced with `lra.kernels.target('gpu')`.
     *arguments: trees of jax.ShapeDtypeStruct.
 
   Returns:
@@ -171,7 +171,7 @@ def _report(op, which, width, masked, packed):
 
 def reports(ops, widths):
   """Compiles all programs in a new process and returns their rows."""
-  return rows_of('kernels.tools.h200', ENVIRONMENT, '--rows', ops=ops,
+  return rows_of('tools.h200', ENVIRONMENT, '--rows', ops=ops,
                  widths=widths)
 
 

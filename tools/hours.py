@@ -1,6 +1,6 @@
 """Estimates hours and memory of full tasks on hardware that is not here.
 
-`python -m lra.costs --full_tasks` writes the table. It traces the training step
+`python -m tools --full_tasks` writes the table. It traces the training step
 of each task and model for one example and counts the operations of its matmuls.
 It also counts the bytes of the arrays that the backward pass needs. Nothing is
 compiled or run.
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import jax
 
-from data_prep import aan, listops, pathfinder, text
-from lra import paths
-from lra.costs import config_of
-from lra.experiment.experiment import resolve
-from lra.formats import gib, quantity
-from lra.report.markdown import table
-from lra.training import program, step
+from lra.board.markdown import table
+from lra.core import paths
+from lra.core.formats import gib, quantity
+from lra.data_prep import aan, listops, pathfinder, text
+from lra.run import program, step
+from lra.run.experiment import resolve
+from tools import config_of
 
 TASKS = ('listops', 'text', 'retrieval', 'image', 'pathfinder', 'pathx')
 MODELS = ('transformer', 'lightning', 'longformer', 's5')
@@ -196,7 +196,7 @@ def heading() -> list[str]:
       'whole batch. A run chooses microbatches between the two that fit.', '',
       f'Peaks: {peaks}. The CPU is an AMD EPYC 7763 with 64 cores. Counted in '
       'the traced program, without compilation. Written by '
-      '`python -m lra.costs --full_tasks`.', '']
+      '`python -m tools --full_tasks`.', '']
 
 
 def _measured():

@@ -1,6 +1,6 @@
 """Counts the kernels that a training step launches on a GPU.
 
-`JAX_PLATFORMS=cpu python -m lra.costs --launches=h200` compiles the step of a
+`JAX_PLATFORMS=cpu python -m tools --launches=h200` compiles the step of a
 few models, with the whole batch as one microbatch, and counts the launches in
 the program. The GPU need not be present. The time of a small model's step on a
 GPU depends on its launches and bytes, not on its operations.
@@ -11,14 +11,13 @@ import os
 
 import jax
 
-import kernels
-from kernels.tools import aot, hlo
-from lra import paths
-from lra.costs import config_of
-from lra.errors import UserError
-from lra.experiment.experiment import resolve
-from lra.report.markdown import table
-from lra.training import program
+from lra import kernels
+from lra.board.markdown import table
+from lra.core import paths
+from lra.core.errors import UserError
+from lra.run import program
+from lra.run.experiment import resolve
+from tools import aot, config_of, hlo
 
 MODELS = ('linear_transformer', 'transformer', 'simpletron', 'lightning',
           'bigbird')
@@ -33,7 +32,7 @@ def measure(name: str, task: str, target: str) -> dict[str, float]:
 
   Args:
     name, task: name and task of the config.
-    target: a GPU in `kernels.tools.aot.TARGETS`.
+    target: a GPU in `tools.aot.TARGETS`.
 
   Returns:
     `launches`; `bytes` moved; `waits` of the host; `temporary` bytes.
@@ -99,5 +98,5 @@ def tables(target: str) -> list[str]:
       'GELU.', '',
       'Matmuls are those of cuBLASLt; a Pallas kernel computes the gradients '
       'of narrow layers. Written by '
-      f'`python -m lra.costs --launches={target}`.', '',
+      f'`python -m tools --launches={target}`.', '',
       table(['model', 'task', *heads], rows, heads)]

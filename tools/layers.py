@@ -1,7 +1,7 @@
 """Counts the bytes that a layer of linear attention moves on an accelerator.
 
 A layer is the mixer of a block: projections, kernel, output projection.
-`python -m lra.costs --layers=v5e,v6e,h200` compiles it, forward and with its
+`python -m tools --layers=v5e,v6e,h200` compiles it, forward and with its
 gradients, and counts the bytes. The accelerators need not be present.
 """
 
@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.layout import Format, Layout
 
-import kernels
-from kernels.tools import aot, hlo
-from lra import models
-from lra.report.markdown import table
+from lra import kernels, models
+from lra.board.markdown import table
+from tools import aot, hlo
 
 MODELS = ('linear_transformer', 'simpletron', 'lightning')
 HEADS = ((4, 64), (8, 64), (4, 128), (4, 32))
@@ -81,7 +80,7 @@ def program(name: str, direction: str, heads: int, head_width: int,
     name: one of `MODELS`.
     direction: 'forward', or 'both': also the gradients of x and parameters.
     heads, head_width: H and Dh.
-    target: one of `kernels.tools.aot.TARGETS`.
+    target: one of `tools.aot.TARGETS`.
     kernel: the kernel of the mixer.
     batch, length: B and L.
 
@@ -167,7 +166,7 @@ def tables(targets: list[str]) -> list[str]:
   """Returns lines of Markdown: each layer with its own kernel and in plain XLA.
 
   Args:
-    targets: names in `kernels.tools.aot.TARGETS`.
+    targets: names in `tools.aot.TARGETS`.
   """
   found, reasons = aot.available(targets)
   rows = [_row(target, name, direction, *heads) for target in found
@@ -188,7 +187,7 @@ def heading(targets: list[str]) -> list[str]:
       'its operands and writes its results once. Compilers for TPUs may keep '
       'an array in on-chip memory between two parts, which is not counted: '
       'moved can then be below the floor. Written by '
-      f'`python -m lra.costs --layers={",".join(targets)}`.', '']
+      f'`python -m tools --layers={",".join(targets)}`.', '']
 
 
 def _row(target, name, direction, heads, head_width):

@@ -1,6 +1,6 @@
 """Measures errors, races and times of the kernels on an accelerator.
 
-  python -m lra.costs --onchip=kernels/results/h200.json
+  python -m tools --onchip=kernels/results/h200.json
 
 This command runs on the device of this machine, stage by stage. It writes the
 JSON file after each measurement, so that the results so far survive if the
@@ -20,14 +20,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import kernels
-from kernels.tools import benchmark, errors, timing, trace
-from kernels.tools.errors import Case
-from lra import files, models
-from lra.costs import layers
-from lra.errors import UserError
-from lra.system import machine
-from lra.system.terminal import say
+from lra import kernels, models
+from lra.core import files, machine
+from lra.core.errors import UserError
+from lra.core.terminal import say
+from tools import benchmark, errors, layers, timing, trace
+from tools.errors import Case
 
 STAGES = ('errors', 'races', 'kernels', 'layers')
 PACKAGES = ('jax', 'jaxlib', 'jax-cuda13-plugin', 'libtpu',
@@ -189,7 +187,7 @@ def _races(*_):
   if program is None:
     return {'skipped': 'compute-sanitizer is not installed'}
   own = [name for name in kernels.OPS['linear'] if name.startswith('pallas')]
-  command = [sys.executable, '-m', 'kernels.tools.errors', '--length=300',
+  command = [sys.executable, '-m', 'tools.errors', '--length=300',
              '--heads=2', '--widths=128', f'--kernels={",".join(own)}']
   found = {}
   for tool, pattern in SANITIZERS.items():

@@ -1,6 +1,6 @@
 """Draws the attention pattern of a model, with its share of all pairs.
 
-  python -m lra.costs.patterns --model=bigbird --length=1024 --out=bigbird.png
+  python -m tools.patterns --model=bigbird --length=1024 --out=bigbird.png
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from lra import models
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn.patterns import KINDS, Pattern
 
 _PALETTE = ('white', 'tab:blue', 'tab:orange', 'tab:purple', 'tab:green')
@@ -66,7 +66,7 @@ def draw(patterns: tuple[Pattern, ...], length: int, title: str,
 def main(argv: list[str]) -> None:
   """Draws the attention pattern of a model."""
   parser = argparse.ArgumentParser(
-      prog='python -m lra.costs.patterns', description=main.__doc__)
+      prog='python -m tools.patterns', description=main.__doc__)
   parser.add_argument('--model', required=True)
   parser.add_argument('--length', type=int, default=1024)
   parser.add_argument('--out', help='default: MODEL-LENGTH.png')

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernels import chunks
-from kernels.tools import errors
-from kernels.tools.errors import relative_rms
+from lra.kernels import chunks
+from tools import errors
+from tools.errors import relative_rms
 
 
 class Missing(Exception):

@@ -1,10 +1,12 @@
 """Replaces a table in the README of the kernels.
 
-  python -m kernels.tools.errors | python -m kernels.tools.readme errors
+  python -m tools.errors | python -m tools.readme errors
 
-Other sections are `h200`; `bytes` from `kernels.tools.benchmark --bytes`; and
-`chip` from `kernels.tools.recorded kernels/results/h200.json`, with `times` and
-`layers` from its `--of=times` and `--of=layers`.
+Other sections are `h200`; `bytes` from `tools.benchmark --bytes`;
+an
+and
+`chip` from `tools.recorded kernels/results/h200.json`, with
+`times` and `layers` from its `--of=times` and `--of=layers`.
 """
 
 import argparse
@@ -33,7 +35,7 @@ def put(text, section, table):
 
 def main():
   parser = argparse.ArgumentParser(
-      prog='python -m kernels.tools.readme', description=__doc__,
+      prog='python -m tools.readme', description=__doc__,
       formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('section', help='between whose marks the table goes')
   section = parser.parse_args().section

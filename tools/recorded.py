@@ -1,6 +1,6 @@
-"""Prints tables of a record that `lra.costs --onchip` measured on a chip.
+"""Prints tables of a record that `tools --onchip` measured on a chip.
 
-  python -m kernels.tools.recorded kernels/results/h200.json
+  python -m tools.recorded kernels/results/h200.json
 
 prints the largest relative RMS error of each kernel over its cases.
 `--of=times` prints the times of kernels, `--of=layers` those of whole layers.
@@ -11,7 +11,7 @@ import json
 import pathlib
 import sys
 
-from kernels.tools import errors
+from tools import errors
 
 COLUMNS = ('out', 'state', *errors.GRADIENTS, 'masked')
 
@@ -19,7 +19,7 @@ COLUMNS = ('out', 'state', *errors.GRADIENTS, 'masked')
 def table(record):
   """Returns markdown lines of the largest errors.
 
-  `record` is a result of `lra.costs.onchip.run`. Raises KeyError if it lacks
+  `record` is a result of `tools.onchip.run`. Raises KeyError if it lacks
   the stage `errors`.
   """
   groups = {}
@@ -63,7 +63,7 @@ def _largest(rows, name):
 def times(record):
   """Returns a table of the kernels' times in microseconds, a line per shape.
 
-  `record` is a result of `lra.costs.onchip.run`. Raises KeyError if it lacks
+  `record` is a result of `tools.onchip.run`. Raises KeyError if it lacks
   the stage `kernels`.
   """
   run = record['kernels']
@@ -105,7 +105,7 @@ def times(record):
 def layers(record):
   """Returns markdown lines of the times of whole layers, one per layer.
 
-  `record` is a result of `lra.costs.onchip.run`. Raises KeyError if it lacks
+  `record` is a result of `tools.onchip.run`. Raises KeyError if it lacks
   the stage `layers`.
   """
   run = record['layers']
@@ -123,7 +123,7 @@ def layers(record):
 
 
 def every_time(record):
-  """Returns markdown lines of all rows of `kernels.tools.benchmark.run`.
+  """Returns markdown lines of all rows of `tools.benchmark.run`.
   """
   lines = [f'{record["device"]}, JAX {record["jax"]}, {record["dtype"]}, '
            f'B L = {record["tokens"]:,}, H = {record["heads"]}. Copy '
@@ -162,7 +162,7 @@ TABLES = {'errors': table, 'times': times, 'layers': layers}
 
 def main(argv=None):
   parser = argparse.ArgumentParser(
-      prog='python -m kernels.tools.recorded', description=__doc__,
+      prog='python -m tools.recorded', description=__doc__,
       formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('record', type=pathlib.Path)
   parser.add_argument('--of', choices=TABLES, default='errors')
@@ -172,7 +172,7 @@ def main(argv=None):
     lines = TABLES[args.of](json.loads(path.read_text(encoding='utf-8')))
   except (OSError, ValueError, KeyError, TypeError) as error:
     sys.exit(f'{path} is no record of {args.of} on a chip ({error!r}): make '
-             'one with python -m lra.costs --onchip.')
+             'one with python -m tools --onchip.')
   print('\n'.join(lines))
 
 

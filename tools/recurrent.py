@@ -1,6 +1,6 @@
 """Counts the bytes that layers of recurrent mixers move on an accelerator.
 
-`python -m lra.costs --recurrent=v5e,v6e,h200` compiles each mixer, forward and
+`python -m tools --recurrent=v5e,v6e,h200` compiles each mixer, forward and
 with its gradients, causal and bidirectional, and counts bytes and launches. The
 accelerators need not be present.
 """
@@ -13,11 +13,9 @@ import re
 import jax
 import jax.numpy as jnp
 
-import kernels
-from kernels.tools import aot, hlo
-from lra import models
-from lra.costs import layers
-from lra.report.markdown import table
+from lra import kernels, models
+from lra.board.markdown import table
+from tools import aot, hlo, layers
 
 MODELS = ('s5', 'lru', 's4d', 'retnet', 'gla', 'hgrn2', 'mamba2', 'mlstm',
           'deltanet', 'gated_deltanet', 'kda', 'rwkv7')
@@ -128,7 +126,7 @@ def measure(name: str, way: str, direction: str, target: str, *,
     name: one of `MODELS`.
     way: one of `DIRECTIONS`.
     direction: one of `layers.PASSES`.
-    target: one of `kernels.tools.aot.TARGETS`.
+    target: one of `tools.aot.TARGETS`.
     batch, length: B and L.
 
   Returns:
@@ -164,7 +162,7 @@ def tables(targets: list[str]) -> list[str]:
   """Returns lines of Markdown: what each mixer moves, and its copies.
 
   Args:
-    targets: names in `kernels.tools.aot.TARGETS`.
+    targets: names in `tools.aot.TARGETS`.
   """
   found, listed = aot.available(targets)
   rows = []
@@ -188,7 +186,7 @@ def tables(targets: list[str]) -> list[str]:
       'memory. "Floor" is the number of bytes if each part of the layer reads '
       'its operands and writes its results once. "Copied" is what copies of '
       'T / 4 or more write, over all turns of a loop. Written by '
-      f'`python -m lra.costs --recurrent={",".join(targets)}`.', '',
+      f'`python -m tools --recurrent={",".join(targets)}`.', '',
       table(head, rows), '', '## Copies', '', *listed]
 
 

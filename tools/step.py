@@ -10,12 +10,12 @@ import time
 import jax
 import numpy as np
 
-from lra.experiment.experiment import resolve
-from lra.system import machine
-from lra.system.terminal import bar
-from lra.training import program, provenance
-from lra.training.process_cache import ProcessCache
-from lra.training.trainer import Trainer
+from lra.core import machine
+from lra.core.terminal import bar
+from lra.run import program, provenance
+from lra.run.experiment import resolve
+from lra.run.process_cache import ProcessCache
+from lra.run.trainer import Trainer
 
 # Seconds to measure if `rounds` is None. On random tokens, no step begins after
 # so many seconds.

@@ -1,6 +1,6 @@
 """Makes tables of the memory and time of every model.
 
-`python -m lra.costs --memory` and `--speed` print and write them.
+`python -m tools --memory` and `--speed` print and write them.
 """
 
 import functools
@@ -14,14 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lra import files
-from lra.costs.step import drawn_step
-from lra.experiment.experiment import make_mixer
-from lra.formats import NONE, quantity
-from lra.report import catalogue
-from lra.report.markdown import code, table
-from lra.system import machine
-from lra.training.program import timed
+from lra.board import catalogue
+from lra.board.markdown import code, table
+from lra.core import files, machine
+from lra.core.formats import NONE, quantity
+from lra.run.experiment import make_mixer
+from lra.run.program import timed
+from tools.step import drawn_step
 
 LENGTHS = (4096, 8192)
 WIDTH, HEADS = 128, 4
@@ -44,7 +43,7 @@ def mixer(name: str, width: int = WIDTH, heads: int = HEADS, **options):
 
 
 def _text_config(name, width, heads):
-  config = importlib.import_module(f'configs.{name}').get_config('text')
+  config = importlib.import_module(f'lra.configs.{name}').get_config('text')
   for field, value in (('num_heads', heads), ('qkv_width', width)):
     if field in config.model:
       config.model[field] = value
@@ -108,7 +107,7 @@ def memory_heading(device: str) -> list[str]:
       'definition. Memory may shrink when L doubles: with more than 2^23 '
       'logits in all heads (`MANY_LOGITS` of `lra/nn/partials.py`), bigbird, '
       'reformer, compressive and others compute one head after another. '
-      'Written by `python -m lra.costs --memory`.', '']
+      'Written by `python -m tools --memory`.', '']
 
 
 def speed(out: pathlib.Path) -> list[str]:
@@ -170,7 +169,7 @@ def speed_lines(measured: dict[str, Any]) -> list[str]:
       f'all models. A step slower than {SLOW_SECONDS} s is timed once. Every '
       'row includes projections and MLP. Where cost is linear in L, the '
       'number M of features, landmarks or keys per query decides from which '
-      'L on a model is faster. Written by `python -m lra.costs --speed`.',
+      'L on a model is faster. Written by `python -m tools --speed`.',
       '', table(['model', 'cost', *heads], rows, right=heads)]
 
 

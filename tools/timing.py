@@ -68,8 +68,8 @@ def finished(function, items):
   It uses as many threads as there are cores. Tracing holds Python's lock,
   compilers do not. On two cores, one of them busy with other work, 36 programs
   for an H200 took 0.6 of the time. Each call sees the current context, for
-  example `kernels.target`. Exceptions are raised here, and calls that have not
-  started are dropped.
+  example `lra.kernels.target`. Exceptions are raised here, and calls that have
+  not started are dropped.
   """
   cores = (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity')
            else os.cpu_count())

@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
-from kernels.tools import aot, hlo
-from kernels.tools.errors import FUNCTIONS
+from tools import aot, hlo
+from tools.errors import FUNCTIONS
 
 BATCH, LENGTH, HEADS = 32, 4096, 4
 WIDTHS = (64, 128)

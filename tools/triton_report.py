@@ -1,6 +1,6 @@
 """Reports registers and spills of Triton kernels, for cards not present.
 
-  python -m kernels.tools.triton_report --cards a100,h200 --widths 32,64,128
+  python -m tools.triton_report --cards a100,h200 --widths 32,64,128
 
 compiles every program, runs ptxas on XLA's PTX, prints a table, and fails if a
 kernel spills or a program copies an operand. It needs the wheels of the extra
@@ -23,10 +23,10 @@ import tempfile
 import jax
 import jax.numpy as jnp
 
-import kernels
-from kernels import dispatch
-from kernels.tools import h200
-from kernels.tools.cuda import CARDS
+from lra import kernels
+from lra.kernels import dispatch
+from tools import h200
+from tools.cuda import CARDS
 
 OPS = ('linear', 'simpletron', 'lightning')
 # Kernels of layers, which have no form with packed q, k, v.
@@ -195,7 +195,7 @@ def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
   """
   with tempfile.TemporaryDirectory() as folder:
     flags = f'{FLAGS} --xla_dump_to={folder}'
-    return h200.rows_of('kernels.tools.triton_report',
+    return h200.rows_of('tools.triton_report',
                         {**h200.ENVIRONMENT, 'XLA_FLAGS': flags},
                         f'--card={card}', f'--dump={folder}', ops=ops,
                         widths=widths, dtypes=dtypes)

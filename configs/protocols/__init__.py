@@ -1,7 +1,7 @@
 """The settings of each protocol for each task: PROTOCOLS[protocol][task].
 
 An entry has only the settings that differ from the defaults in
-`lra/config/fields.py`, grouped as in the config. To add a protocol, add a dict
+`lra/schema/fields.py`, grouped as in the config. To add a protocol, add a dict
 with an entry for every full task that it defines. A protocol of the main tasks
 has all mini tasks too, but no probe. The default protocol of a task is the
 first one that has the task.
@@ -23,12 +23,12 @@ first one that has the task.
   arXiv 2411.10741, Table A4; its code was not found.
 * `bert`: fine-tuning of BERT, Devlin et al. 2018, arXiv 1810.04805, appendix
   A.3, and the released code (github.com/google-research/bert).
-* `probes`: ours, for tasks of `data_prep.probes`: minutes on two cores.
+* `probes`: ours, for tasks of `lra.data_prep.probes`: minutes on two cores.
 * `state`: ours, for state tracking and lengths beyond those of training:
   minutes on two cores. The encoder adds no positions, so that every mechanism
   can read longer sequences. Recurrences run forward only.
 * `mad`: the released code of MAD, Poli et al. 2024, arXiv 2403.17844
-  (github.com/athms/mad-lab, commit 0f49a45); `lra.mad` has its settings.
+  (github.com/athms/mad-lab, commit 0f49a45); `lra.core.mad` has its settings.
 * `zoology`: the released settings of multi-query associative recall, Arora et
   al. 2023, arXiv 2312.04927 (github.com/HazyResearch/zoology, commit d88d6f5,
   original_mqar_configs.py).
@@ -40,7 +40,7 @@ Image under `lra`; an epoch of MNIST has other steps. `amazon` has the settings
 of Text under `simpletron`, so its 20,000 steps see a fifth of the reviews.
 """
 
-from configs.protocols import attention, probes, recurrence
+from lra.configs.protocols import attention, probes, recurrence
 
 PROTOCOLS = {
     'simpletron': attention.SIMPLETRON, 'lra': attention.LRA,

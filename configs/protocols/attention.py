@@ -67,7 +67,7 @@ Known differences of `bert`:
 * Validation: 6,000 examples of train, each third of an epoch.
 """
 
-from configs.protocols.mini import MINI, join
+from lra.configs.protocols.mini import MINI, join
 
 _SIMPLETRON_RETRIEVAL = dict(
     train=dict(steps=15_000, warmup_steps=8000, learning_rate=0.05,

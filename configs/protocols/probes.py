@@ -3,8 +3,8 @@
 Known differences of `mad` and `zoology`: see docs/protocols.md.
 """
 
-from configs.protocols.mini import join
-from lra import mad
+from lra.configs.protocols.mini import join
+from lra.core import mad
 
 
 def _probe(steps: int, conv_width: int = 0) -> dict:

@@ -35,7 +35,7 @@ validation. On ListOps and Text, mixers with a direction are causal. Image is
 grey here; the paper does not say whether its pixels have colours.
 """
 
-from configs.protocols.mini import MINI, join
+from lra.configs.protocols.mini import MINI, join
 
 # For state-space models, a block is a norm, the mixer with its gate, and the
 # residual sum.

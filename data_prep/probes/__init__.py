@@ -14,20 +14,20 @@ answer their questions.
 
 import numpy as np
 
-from data_prep.content import SPLITS, Content, Split, fingerprint
-from data_prep.probes import (
-    automata,
-    copying,
-    dyck,
-    groups,
-    languages,
-    lookup,
-    mad,
-    recall,
-    regular,
-    words,
+from lra.data_prep.content import SPLITS, Content, Split, fingerprint
+from lra.data_prep.probes import (
+  automata,
+  copying,
+  dyck,
+  groups,
+  languages,
+  lookup,
+  mad,
+  recall,
+  regular,
+  words,
 )
-from data_prep.probes.variant import Part, Variant
+from lra.data_prep.probes.variant import Part, Variant
 
 _SEED = 0
 # Sequences in a test of another length.

@@ -10,9 +10,9 @@ the language allows it there: class 1, or class 0.
 
 import numpy as np
 
-from data_prep.content import Split
-from data_prep.probes.questions import questions
-from data_prep.probes.variant import of_length
+from lra.data_prep.content import Split
+from lra.data_prep.probes.questions import questions
+from lra.data_prep.probes.variant import of_length
 
 # The code of the end of a word; letters follow.
 END = 0

@@ -13,10 +13,10 @@ of 8 codes. A mechanism needs no content for it, only memory.
 
 import numpy as np
 
-from data_prep.content import Split
-from data_prep.probes.questions import questions
-from data_prep.probes.recall import sample
-from data_prep.probes.variant import of_length, same_length
+from lra.data_prep.content import Split
+from lra.data_prep.probes.questions import questions
+from lra.data_prep.probes.recall import sample
+from lra.data_prep.probes.variant import of_length, same_length
 
 # Codes of selective copying: noise, the place of an answer, then symbols.
 NOISE, ASK, SYMBOLS = 0, 1, 2

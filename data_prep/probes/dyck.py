@@ -10,7 +10,7 @@ with equal chance, unless only one of these is possible, and types are uniform.
 
 import numpy as np
 
-from data_prep.probes.variant import of_length
+from lra.data_prep.probes.variant import of_length
 
 
 def draw_dyck(rng, lengths_N, types, depth):

@@ -10,7 +10,7 @@ import itertools
 
 import numpy as np
 
-from data_prep.probes.variant import of_length
+from lra.data_prep.probes.variant import of_length
 
 
 def draw_products(rng, lengths_N, group, classes=None, inputs=None):

@@ -10,7 +10,7 @@ is no input: of 3 to 40 tokens, the model reads 2 to 39. Here it reads 3 to 40.
 
 import numpy as np
 
-from data_prep.probes.variant import of_length
+from lra.data_prep.probes.variant import of_length
 
 MODULUS = 5
 # The symbol of each code of an expression.

@@ -8,10 +8,10 @@ for at the token before it, so a model gets the earlier digits.
 
 import numpy as np
 
-from data_prep.content import Split
-from data_prep.probes.questions import questions
-from data_prep.probes.recall import sample
-from data_prep.probes.variant import of_length, same_length
+from lra.data_prep.content import Split
+from lra.data_prep.probes.questions import questions
+from lra.data_prep.probes.recall import sample
+from lra.data_prep.probes.variant import of_length, same_length
 
 # Codes of `phonebook`: blank, the question, digits, then letters.
 BLANK, ASK, DIGITS, LETTERS = 0, 1, 2, 12

@@ -1,7 +1,8 @@
 """The six tasks of MAD (Poli et al. 2024, arXiv 2403.17844, section 3).
 
 The tasks follow the released code (github.com/athms/mad-lab, commit 0f49a45,
-`mad/data/instances.py`), with the settings of `lra.mad`. A class is a symbol:
+`mad/data/instances.py`), with the settings of `lra.core.mad`. A class is a
+symbol:
 class c is the token with code c. In the recall tasks, training asks for the
 next token everywhere, while validation and test ask only for the values of keys
 that occurred before.
@@ -18,10 +19,10 @@ that occurred before.
 
 import numpy as np
 
-from data_prep.content import Split
-from data_prep.probes.questions import questions
-from data_prep.probes.variant import Part, Variant, same_length, unsigned
-from lra import mad
+from lra.core import mad
+from lra.data_prep.content import Split
+from lra.data_prep.probes.questions import questions
+from lra.data_prep.probes.variant import Part, Variant, same_length, unsigned
 
 # Longest key and longest value of fuzzy recall, in tokens.
 MOTIF = 3

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from data_prep.content import Split
+from lra.data_prep.content import Split
 
 # Number of sequences of a split that baselines read; test has fewer.
 _FITTED = 20_000

@@ -18,14 +18,14 @@ small forms of tasks there, `data/forgetting_mqar.py` and
 
 import numpy as np
 
-from data_prep.content import Split
-from data_prep.probes.questions import asked, questions
-from data_prep.probes.variant import (
-    Part,
-    Variant,
-    of_length,
-    same_length,
-    unsigned,
+from lra.data_prep.content import Split
+from lra.data_prep.probes.questions import asked, questions
+from lra.data_prep.probes.variant import (
+  Part,
+  Variant,
+  of_length,
+  same_length,
+  unsigned,
 )
 
 # Exponent of the power law by which keys take slots; Arora et al., section 3.1.

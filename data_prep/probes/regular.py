@@ -11,16 +11,16 @@ the last token of the string.
 
 import numpy as np
 
-from data_prep.content import Split
-from data_prep.probes.languages import at_last
-from data_prep.probes.questions import asked, relative_places
-from data_prep.probes.variant import (
-    CHOSEN,
-    SCORED,
-    TRAINED,
-    Part,
-    Variant,
-    of_length,
+from lra.data_prep.content import Split
+from lra.data_prep.probes.languages import at_last
+from lra.data_prep.probes.questions import asked, relative_places
+from lra.data_prep.probes.variant import (
+  CHOSEN,
+  SCORED,
+  TRAINED,
+  Part,
+  Variant,
+  of_length,
 )
 
 # Symbols of the longest training string.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 
 TRAINED, CHOSEN, SCORED = 128_000, 1000, 2000
 

@@ -10,8 +10,8 @@ permutations that swap two things, `s5_cycles` also those that move three.
 elements, and in `permutations_5` only the new place of one thing is asked for.
 """
 
-from data_prep.probes.groups import draw_products, permutations, table
-from data_prep.probes.variant import of_length
+from lra.data_prep.probes.groups import draw_products, permutations, table
+from lra.data_prep.probes.variant import of_length
 
 # Elements of a training sequence.
 _TRAINED = 32

@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
-from kernels import axes, checks, dispatch
-from kernels.delta import xla
+from lra.kernels import axes, checks, dispatch
+from lra.kernels.delta import xla
 
 
 def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernels import products
+from lra.kernels import products
 
 # Axes: x chunks of all heads, or blocks of chunks; r and k kinds of rows and
 # columns; i and j tokens; d channels. Chunks and heads share the axis x: XLA's

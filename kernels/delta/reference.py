@@ -8,11 +8,11 @@ import numpy as np
 
 def delta_rule(q, k, v, do, *, beta, log_decay=None, mask=None, reverse=False,
                scale=1.0, initial_state=None, dlast=None):
-  """Returns (out, last state, gradients by name) of `kernels.delta_rule`.
+  """Returns (out, last state, gradients by name) of `lra.kernels.delta_rule`.
 
   Args:
     q, k, v, beta, log_decay, mask, reverse, scale, initial_state: as in
-      `kernels.delta_rule`; masked tokens may hold anything.
+      `lra.kernels.delta_rule`; masked tokens may hold anything.
     do: [B, L, H, E], gradient of the outputs.
     dlast: gradient of the last state, or None.
   """
@@ -23,7 +23,7 @@ def delta_rule(q, k, v, do, *, beta, log_decay=None, mask=None, reverse=False,
 def general_delta_rule(q, k, v, a, b, do, *, log_decay=None, mask=None,
                        reverse=False, scale=1.0, initial_state=None,
                        dlast=None):
-  """Returns (out, last state, gradients) of `kernels.general_delta_rule`.
+  """Returns (out, last state, gradients) of `lra.kernels.general_delta_rule`.
 
   See `delta_rule` for the arguments.
   """

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernels import axes, dispatch, products
-from kernels.delta import chunk
+from lra.kernels import axes, dispatch, products
+from lra.kernels.delta import chunk
 
 CHUNK = 64
 CPU_CHUNK = 16  # needs the least work; a CPU has no fast units for matmuls
@@ -121,7 +121,7 @@ def _segment(scale, state, x):
 
 
 def _delta(x):
-  """Returns the `_Chunks` of `kernels.delta_rule`."""
+  """Returns the `_Chunks` of `lra.kernels.delta_rule`."""
   dtype = x.q.dtype
   pairs, since, until = chunk.decayed(
       jnp.stack([x.q, x.k], 1), x.k[:, None], x.log_decay)
@@ -136,7 +136,7 @@ def _delta(x):
 
 
 def _general(x):
-  """Returns the `_Chunks` of `kernels.general_delta_rule`."""
+  """Returns the `_Chunks` of `lra.kernels.general_delta_rule`."""
   dtype = x.q.dtype
   # `a` of token i reads the state after token i - 1, like q of token i - 1.
   pairs, since, until = chunk.decayed(

@@ -13,8 +13,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from kernels import dispatch, triton
-from kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
+from lra.kernels import dispatch, triton
+from lra.kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
 
 # Most entries of W. They take 48 or 64 registers of each thread; with more, an
 # H200 would spill registers.

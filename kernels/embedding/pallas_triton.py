@@ -15,8 +15,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import dispatch, triton
-from kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
+from lra.kernels import dispatch, triton
+from lra.kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
 
 MOST = 32768  # sums in a program: 128 registers in each thread of 8 warps
 LARGEST = 512  # most ids of a table

@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
-from kernels import axes, checks, dispatch
-from kernels.gated import call
+from lra.kernels import axes, checks, dispatch
+from lra.kernels.gated import call
 
 
 def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from kernels import dispatch
+from lra.kernels import dispatch
 
 
 class Options(NamedTuple):
@@ -15,7 +15,7 @@ class Options(NamedTuple):
 
 
 class Inputs(NamedTuple):
-  """Masked arrays of a call; see `kernels.gated_linear_attention`."""
+  """Masked arrays of a call; see `lra.kernels.gated_linear_attention`."""
   q: jax.Array
   k: jax.Array
   v: jax.Array

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels import dispatch, products
-from kernels.gated.scalar import LEAST, weighed
+from lra.kernels import dispatch, products
+from lra.kernels.gated.scalar import LEAST, weighed
 
 BLOCK = 8  # rows of the smallest blocks
 

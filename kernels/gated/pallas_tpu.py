@@ -5,7 +5,8 @@ chip between blocks and is written once per block for the backward pass. The
 backward kernel walks from the last block to the first. Within a block it
 recomputes the states forward, then walks backward over the chunks.
 
-XLA sums the log decays of each chunk beforehand; `kernels.gated.scalar` has the
+XLA sums the log decays of each chunk beforehand; `lra.kernels.gated.scalar`
+has the
 formulas. These sums, float32 [B, sets, heads, L], have tokens on lanes, so that
 memory does not pad them.
 """
@@ -17,8 +18,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from kernels import dispatch, tpu
-from kernels.gated import scalar
+from lra.kernels import dispatch, tpu
+from lra.kernels.gated import scalar
 
 MULTIPLE = 16  # of head widths; others would be cut out of registers
 
@@ -98,7 +99,7 @@ class _Plan:
       queries and keys.
     rows: tokens of a block.
     dtype: dtype of q.
-    scale, interpret: see `kernels.gated.call.Options`.
+    scale, interpret: see `lra.kernels.gated.call.Options`.
     back: whether blocks go last to first.
   """
   batch: int

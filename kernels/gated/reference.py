@@ -14,7 +14,8 @@ def attention(q, k, v, log_decay, do, *, scale=1.0, mask=None, reverse=False,
     q, k: [B, L, G, N]; masked tokens may hold anything.
     v, do: [B, L, H, E]; G divides H.
     log_decay: [B, L, H] or [B, L, H, N].
-    scale, mask, reverse, initial_state: see `kernels.gated_linear_attention`.
+    scale, mask, reverse, initial_state: see
+    `lra.kernels.gated_linear_attention`.
     dfinal: the gradient of the final state, [B, H, N, E], or None.
   """
   b, length, heads, width = v.shape

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels import products
+from lra.kernels import products
 
 # Smallest log decay used: exp(-104) is 0 in float32.
 LEAST = -104.0

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from kernels import axes
-from kernels.gated import channels, scalar
+from lra.kernels import axes
+from lra.kernels.gated import channels, scalar
 
 CHUNKS = 16  # chunks in a segment
 

@@ -18,8 +18,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import dispatch, triton
-from kernels.triton import Plan, Shape, Tools, Walk, padded, zeros
+from lra.kernels import dispatch, triton
+from lra.kernels.triton import Plan, Shape, Tools, Walk, padded, zeros
 
 WIDEST = 2048  # columns; a program holds whole rows in its registers
 WARPS, PER_CORE = 4, 4

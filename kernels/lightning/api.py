@@ -5,11 +5,17 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from kernels import checks, chunks, dispatch
-from kernels import sequence as sequence_lib
-from kernels.call import Inputs, activated, attend, masked, with_variable_bias
-from kernels.lightning import xla
-from kernels.lightning.activation import ACTIVATIONS, LightningOptions
+from lra.kernels import checks, chunks, dispatch
+from lra.kernels import sequence as sequence_lib
+from lra.kernels.call import (
+  Inputs,
+  activated,
+  attend,
+  masked,
+  with_variable_bias,
+)
+from lra.kernels.lightning import xla
+from lra.kernels.lightning.activation import ACTIVATIONS, LightningOptions
 
 # Largest slope used. exp(-STEEPEST) is 0 in float32, and a length times
 # STEEPEST stays finite.
@@ -29,7 +35,7 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
 
   Args:
     q, k, v, kernel, mask, segment_ids, num_segments, sequence: see
-      `kernels.linear_attention`. v must have the width Dh of q.
+      `lra.kernels.linear_attention`. v must have the width Dh of q.
     slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient. From
       about 104 on a token sees only itself: exp(-slope) is 0 in float32.
     scale: a Python number, 1 by default.

@@ -10,8 +10,8 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from kernels import chunks, hopper, hopper_call, hopper_sums
-from kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
+from lra.kernels import chunks, hopper, hopper_call, hopper_sums
+from lra.kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
 
 PAIR = 2 * hopper.TILE
 

@@ -13,9 +13,9 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import chunks, dispatch, hopper, hopper_call
-from kernels.hopper import Columns
-from kernels.lightning.pallas_gpu_chunk import Chunk, Decay
+from lra.kernels import chunks, dispatch, hopper, hopper_call
+from lra.kernels.hopper import Columns
+from lra.kernels.lightning.pallas_gpu_chunk import Chunk, Decay
 
 
 def run(inputs, saved, do, after, plan):
@@ -26,7 +26,7 @@ def run(inputs, saved, do, after, plan):
   None without an initial state.
 
   Args:
-    inputs, plan: `kernels.call.Inputs`, pallas_gpu.Plan.
+    inputs, plan: `lra.kernels.call.Inputs`, pallas_gpu.Plan.
     saved: bf16 [B, H, pairs, Dh, Dh], the state before every pair.
     do: bf16 [B, L, H, Dh].
     after: float32 [B, H, parts, Dh, Dh], the gradient of the state after every

@@ -1,6 +1,6 @@
 """One chunk of the backward kernel of lightning attention for Hopper.
 
-In the notation of `kernels.chunks`, with A = (q k^T) * within and
+In the notation of `lra.kernels.chunks`, with A = (q k^T) * within and
 G = (do v^T) * within:
   dv = A^T do + to_end * (k dS)
   dk = G^T q + to_end * (v dS^T)
@@ -14,8 +14,8 @@ loaded operands; each warpgroup loads its columns again for their gradients.
 import jax.numpy as jnp
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import chunks, hopper
-from kernels.lightning import activation
+from lra.kernels import chunks, hopper
+from lra.kernels.lightning import activation
 
 
 class Chunk:

@@ -2,7 +2,7 @@
 
 Warpgroup w computes value columns 64 w to 64 w + 63. It keeps these columns of
 the state, as float32 in registers and as bf16 tiles in shared memory. Per
-chunk, in the notation of `kernels.chunks`:
+chunk, in the notation of `lra.kernels.chunks`:
   o = ((q k^T) * within) v + from_start * (q S)
   S = over * S + k^T (to_end * v)
 """
@@ -14,8 +14,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import chunks, dispatch, hopper, hopper_call
-from kernels.lightning import activation
+from lra.kernels import chunks, dispatch, hopper, hopper_call
+from lra.kernels.lightning import activation
 
 STAGES = 3
 

@@ -17,8 +17,8 @@ import functools
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from kernels import dispatch, tpu
-from kernels.lightning.pallas_tpu_steps import Steps, call, scalars
+from lra.kernels import dispatch, tpu
+from lra.kernels.lightning.pallas_tpu_steps import Steps, call, scalars
 
 # Limits of packed inputs: the widest row of q, and the largest total state.
 MAX_ROW = 2048

@@ -9,7 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from kernels import chunks, tpu
+from lra.kernels import chunks, tpu
 
 NAMES = 'q', 'k', 'v'
 GRADIENTS = 'dq', 'dk', 'dv'
@@ -20,7 +20,7 @@ class Steps:
   """Static parameters of a call, and the walk over the chunks of a block.
 
   Attributes:
-    tiles, options: `kernels.tpu.Tiling`, `LightningOptions`.
+    tiles, options: `lra.kernels.tpu.Tiling`, `LightningOptions`.
     dtype: dtype of q, k and v.
     packed: whether one array holds q, k and v, and one array their gradients.
     part: number of the part of the sequence at which the grid starts.
@@ -69,7 +69,8 @@ class Steps:
     return self.tiles.heads, self.chunk, self.chunk
 
   def operands(self, inputs, where, names=NAMES):
-    """Returns name -> (BlockSpec, array) of q, k, v for `kernels.tpu.call`."""
+    """Returns name -> (BlockSpec, array) of q, k, v for
+    `lra.kernels.tpu.call`."""
     if self.packed:
       return {'q k v': (self.tiles.row(where), tpu.flat(inputs.arrays[0]))}
     arrays = dict(zip(NAMES, inputs.arrays, strict=True))
@@ -179,11 +180,11 @@ def scalars(slopes):
 
 
 def call(steps, kernel, ins, outs, *, grid, products, states=0):
-  """Calls `kernels.tpu.call` with scratch memory for decays and states.
+  """Calls `lra.kernels.tpu.call` with scratch memory for decays and states.
 
   Args:
     steps, kernel: `Steps`; function of the references and `steps`.
-    ins, outs: see `kernels.tpu.call`.
+    ins, outs: see `lra.kernels.tpu.call`.
     grid: (sequences or parts of one, groups of heads, steps).
     products: number of matmuls per chunk.
     states: number of states in scratch memory besides the running one.

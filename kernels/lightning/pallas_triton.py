@@ -19,8 +19,8 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import chunks, triton
-from kernels.lightning import pallas_triton_gradients, pallas_triton_walk
+from lra.kernels import chunks, triton
+from lra.kernels.lightning import pallas_triton_gradients, pallas_triton_walk
 
 
 def supported(shape, dtype, state=False):

@@ -11,14 +11,14 @@ the state before the block. With w_ij = scale exp(-s (i - j)) for i >= j, else
   dS <- over * dS + scale (from_start * q)^T do
 
 The decays `from_start`, `to_end` (one factor per row) and `over` are those of
-`kernels.chunks`. Every operand is read once and every result written once.
+`lra.kernels.chunks`. Every operand is read once and every result written once.
 """
 
 import jax.numpy as jnp
 
-from kernels.lightning import activation
-from kernels.lightning.pallas_triton_walk import decays
-from kernels.triton import Walk, settled, zeros
+from lra.kernels.lightning import activation
+from lra.kernels.lightning.pallas_triton_walk import decays
+from lra.kernels.triton import Walk, settled, zeros
 
 
 def gradients(ins, outs, *, plan, names):

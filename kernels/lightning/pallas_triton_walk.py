@@ -8,7 +8,7 @@ The output and all gradients are sums over the tokens on one side,
 Each has the form `sum (x . y) c`. A program walks over blocks of rows, forwards
 or backwards, with the state `sum y^T c` of a block of columns of c in
 registers. The state is S for o, S^T for dq, dS for dv and dS^T for dk. See
-`kernels.chunks`.
+`lra.kernels.chunks`.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.pallas import triton as plt
 
-from kernels import chunks
-from kernels.triton import Walk, keep, settled, zeros
+from lra.kernels import chunks
+from lra.kernels.triton import Walk, keep, settled, zeros
 
 SMALL = 32  # most rows of a block whose distances are kept in registers
 

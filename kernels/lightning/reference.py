@@ -5,7 +5,7 @@ A Python loop over tokens takes O(L H Dh^2) operations per sequence.
 
 import numpy as np
 
-from kernels.linear.reference import zero_masked
+from lra.kernels.linear.reference import zero_masked
 
 
 def attention(q, k, v, mask, do, *, slopes, scale=1.0, initial_state=None,

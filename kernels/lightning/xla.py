@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernels import axes, chunks, products, segments
+from lra.kernels import axes, chunks, products, segments
 
 CHUNK = 64
 SEGMENT = 1024
@@ -152,7 +152,7 @@ def of_segments(inputs, options, segment_ids, num_segments):
   """Computes attention within segments: several sequences in each row.
 
   Returns out [B, L, H, Dh], and the state after every segment [B, N, H, Dh, Dh]
-  or None. Autodiff computes gradients. See `kernels.segments.chunks`.
+  or None. Autodiff computes gradients. See `lra.kernels.segments.chunks`.
   """
   q, k, v = inputs.apart()
   dtype, slopes_H = q.dtype, inputs.slopes

@@ -1,9 +1,9 @@
 """Linear attention: the public functions and their dispatch."""
 
-from kernels import checks, dispatch
-from kernels.call import Inputs
-from kernels.linear import call, features
-from kernels.linear.features import LinearOptions
+from lra.kernels import checks, dispatch
+from lra.kernels.call import Inputs
+from lra.kernels.linear import call, features
+from lra.kernels.linear.features import LinearOptions
 
 
 def linear_attention(q, k, v, *, kernel='auto', **options):
@@ -34,9 +34,10 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
       tokens of one id must be adjacent. Other ids, such as -1, mark padding,
       which acts as masked. The cost depends only on L and N. Plain XLA only.
     num_segments: N, an int; with it states have an axis N after B.
-    sequence: a `kernels.sequence.Sequence` if the tokens are one device's part
-      of longer sequences, as `kernels.sharded` splits them. States and segments
-      are not possible then.
+    sequence: a `lra.kernels.sequence.Sequence` if the tokens are one device's
+    part
+      of longer sequences, as `lra.kernels.sharded` splits them. States and
+      segments are not possible then.
 
   Returns:
     [B, L, H, E], the shape of v, in the dtype of q; with return_state

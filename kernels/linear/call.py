@@ -2,10 +2,10 @@
 
 import jax.numpy as jnp
 
-from kernels import dispatch
-from kernels import sequence as sequence_lib
-from kernels.call import attend, masked, with_variable_bias
-from kernels.linear import features, xla
+from lra.kernels import dispatch
+from lra.kernels import sequence as sequence_lib
+from lra.kernels.call import attend, masked, with_variable_bias
+from lra.kernels.linear import features, xla
 
 
 def run(op, kernel, options, inputs, segment_ids, num_segments,
@@ -15,10 +15,10 @@ def run(op, kernel, options, inputs, segment_ids, num_segments,
   Args:
     op: 'linear' or 'simpletron'.
     kernel: a kernel named by the caller, or 'auto'.
-    options, inputs: LinearOptions, `kernels.call.Inputs`.
-    segment_ids, num_segments: see `kernels.segments.chunks`, or both None.
+    options, inputs: LinearOptions, `lra.kernels.call.Inputs`.
+    segment_ids, num_segments: see `lra.kernels.segments.chunks`, or both None.
     value_width: width of v if it is not Dh.
-    sequence: `kernels.sequence.Sequence` or None.
+    sequence: `lra.kernels.sequence.Sequence` or None.
   """
   if sequence is not None:
     sequence_lib.check_whole(initial_state=inputs.state,

@@ -10,9 +10,9 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import dispatch, hopper, hopper_call, hopper_sums
-from kernels.linear import pallas_gpu_rows as rows
-from kernels.linear.features import check_value_width
+from lra.kernels import dispatch, hopper, hopper_call, hopper_sums
+from lra.kernels.linear import pallas_gpu_rows as rows
+from lra.kernels.linear.features import check_value_width
 
 IN_KERNEL_PARTS = 4
 

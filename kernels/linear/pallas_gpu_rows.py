@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import hopper, hopper_call
-from kernels.hopper import Columns
-from kernels.linear import features
+from lra.kernels import hopper, hopper_call
+from lra.kernels.hopper import Columns
+from lra.kernels.linear import features
 
 
 def _ring_scratch(tools, plan, names, masked):

@@ -12,10 +12,16 @@ import functools
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from kernels import dispatch, tpu
-from kernels.linear.features import check_value_width
-from kernels.linear.pallas_tpu_backward import backward
-from kernels.linear.pallas_tpu_steps import call, operands, pair, plan, unpaired
+from lra.kernels import dispatch, tpu
+from lra.kernels.linear.features import check_value_width
+from lra.kernels.linear.pallas_tpu_backward import backward
+from lra.kernels.linear.pallas_tpu_steps import (
+  call,
+  operands,
+  pair,
+  plan,
+  unpaired,
+)
 
 __all__ = ['backward', 'forward', 'supported']
 

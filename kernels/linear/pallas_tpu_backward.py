@@ -12,8 +12,14 @@ import functools
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from kernels import dispatch, tpu
-from kernels.linear.pallas_tpu_steps import call, operands, pair, plan, unpaired
+from lra.kernels import dispatch, tpu
+from lra.kernels.linear.pallas_tpu_steps import (
+  call,
+  operands,
+  pair,
+  plan,
+  unpaired,
+)
 
 
 def backward(inputs, saved, do, dfinal, options):

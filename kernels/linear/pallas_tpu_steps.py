@@ -5,21 +5,21 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import tpu
-from kernels.linear import features
+from lra.kernels import tpu
+from lra.kernels.linear import features
 
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
   """Operations on a block, for all kernels.
 
-  `ins` and `outs` are the references of a kernel (`kernels.tpu.call`); an
+  `ins` and `outs` are the references of a kernel (`lra.kernels.tpu.call`); an
   operation uses those that it needs. `block` is the number of the block in its
   sequence. kv, z, dkv, dz are references of float32 sums: [heads, Dh, Dh] and
   [heads, 1, Dh].
 
   Attributes:
-    tiles, options: `kernels.tpu.Tiling`, `LinearOptions`.
+    tiles, options: `lra.kernels.tpu.Tiling`, `LinearOptions`.
     dtype: dtype of q, k and v.
     rows: whether a block holds whole packed rows of q, k and v, and a block of
       results whole rows of their gradients. This is so if H * Dh is no multiple
@@ -153,7 +153,7 @@ def plan(inputs, options):
 
 
 def operands(steps, inputs, q, k, v, row):
-  """Returns name -> (BlockSpec, array) of q, k, v for `kernels.tpu.call`.
+  """Returns name -> (BlockSpec, array) of q, k, v for `lra.kernels.tpu.call`.
 
   `q`, `k`, `v` and `row` map grid indices to a block (b, g, n): of each array,
   or of whole packed rows if `steps.rows`.
@@ -184,7 +184,7 @@ def unpaired(kv, z, options):
 
 
 def call(steps, kernel, ins, outs, *, grid, semantics, products):
-  """Calls `kernels.tpu.call` with scratch memory for S and z.
+  """Calls `lra.kernels.tpu.call` with scratch memory for S and z.
 
   `products` is the work of the kernel in units of B L H Dh Dh multiplications.
   """

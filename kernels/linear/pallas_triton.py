@@ -11,9 +11,9 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import triton
-from kernels.linear import pallas_triton_rows as rows
-from kernels.linear.features import check_value_width
+from lra.kernels import triton
+from lra.kernels.linear import pallas_triton_rows as rows
+from lra.kernels.linear.features import check_value_width
 
 
 def supported(shape, dtype, value_width=None, state=False):

@@ -9,8 +9,8 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels.linear import features
-from kernels.triton import Walk, keep, settled, zeros
+from lra.kernels.linear import features
+from lra.kernels.triton import Walk, keep, settled, zeros
 
 
 def _phi(plan, x, n):

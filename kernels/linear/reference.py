@@ -16,7 +16,7 @@ def attention(q, k, v, mask, do, *, feature_map='elu1', normalize=True,
     q, k, v: [B, L, H, Dh]; masked tokens may hold anything.
     mask: bool [B, L], True = token.
     do: [B, L, H, Dh], the gradient of the output.
-    feature_map, normalize, scale, eps: see `kernels.linear_attention`.
+    feature_map, normalize, scale, eps: see `lra.kernels.linear_attention`.
     initial_state, dfinal: pairs of [B, H, Dh, Dh] and [B, H, Dh], the initial S
       and z, and the gradients of the final ones; None for zeros. The final
       state and the gradient of the initial one have this form too.

@@ -9,8 +9,8 @@ heads are set to 0.
 
 import jax.numpy as jnp
 
-from kernels import dispatch, products, segments
-from kernels.linear import features
+from lra.kernels import dispatch, products, segments
+from lra.kernels.linear import features
 
 # Up to this H Dh a CPU takes less time for one matmul over all heads than for
 # one per head, in spite of H times as many operations.
@@ -228,7 +228,7 @@ def of_segments(inputs, options, segment_ids, num_segments):
   """Computes attention within segments: several sequences in each row.
 
   Returns out [B, L, H, E], and states with an axis N of segments after B, or
-  None. Autodiff computes gradients. See `kernels.segments.chunks`.
+  None. Autodiff computes gradients. See `lra.kernels.segments.chunks`.
   """
   q, k, v = inputs.apart()
   dtype = q.dtype

@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from kernels import axes, checks, dispatch
+from lra.kernels import axes, checks, dispatch
 
 
 def norm_project(o, *, weight, bias, eps=1e-6, kernel='auto'):

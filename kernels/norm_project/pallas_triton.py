@@ -15,9 +15,9 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import dispatch, triton
-from kernels.norm_project import pallas_triton_rows as rows
-from kernels.triton import Shape, Tools, padded
+from lra.kernels import dispatch, triton
+from lra.kernels.norm_project import pallas_triton_rows as rows
+from lra.kernels.triton import Shape, Tools, padded
 
 
 def supported(shape, dtype):

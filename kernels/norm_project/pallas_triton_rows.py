@@ -7,7 +7,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels.triton import Place, Shape, Tools, zeros
+from lra.kernels.triton import Place, Shape, Tools, zeros
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Plan:
 
   Attributes:
     o, weight, y: blocks of o [N, E], weight [E, D] and y [N, D].
-    eps: see `kernels.norm_project`.
+    eps: see `lra.kernels.norm_project`.
     tools: operations of a program.
     whole: whether a whole row of dy W^T stays in registers.
   """

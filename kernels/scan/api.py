@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
-from kernels import axes, checks, dispatch
-from kernels.scan import call, segments
+from lra.kernels import axes, checks, dispatch
+from lra.kernels.scan import call, segments
 
 
 def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels import dispatch
-from kernels.scan import numbers
+from lra.kernels import dispatch
+from lra.kernels.scan import numbers
 
 
 class Options(NamedTuple):

@@ -14,8 +14,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from kernels import dispatch, tpu
-from kernels.scan import numbers
+from lra.kernels import dispatch, tpu
+from lra.kernels.scan import numbers
 
 MAX_LANES = 512
 MAX_ROWS = 256
@@ -27,7 +27,7 @@ def supported(shape, dtype):
 
 
 def scan(x, a, state, *, reverse, late, interpret):
-  """Returns (h, last state); see `kernels.scan.call.scan`."""
+  """Returns (h, last state); see `lra.kernels.scan.call.scan`."""
   batch, length, width = x.shape
   wide = numbers.wide(x.dtype)
   parts = len(numbers.split(x))
@@ -62,7 +62,7 @@ class _Plan:
     rows, lanes: tokens and channels of a block.
     tile_rows: rows that are computed at once.
     parts: 1 for real numbers, 2 for complex ones.
-    constant, reverse, late: see `kernels.scan.call.scan`.
+    constant, reverse, late: see `lra.kernels.scan.call.scan`.
   """
   length: int
   rows: int

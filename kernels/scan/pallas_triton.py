@@ -16,8 +16,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import dispatch, triton
-from kernels.scan import numbers
+from lra.kernels import dispatch, triton
+from lra.kernels.scan import numbers
 
 ROWS = 16  # rows loaded at once
 COLUMNS = 64  # channels of a program, two for each thread of a warp
@@ -31,7 +31,7 @@ def supported(shape, dtype):
 
 
 def scan(x, a, state, *, reverse, late, interpret):
-  """Returns (h, last state); see `kernels.scan.call.scan`."""
+  """Returns (h, last state); see `lra.kernels.scan.call.scan`."""
   batch, length, width = x.shape
   wide = numbers.wide(x.dtype)
   if a.ndim == 1:
@@ -96,7 +96,7 @@ class _Plan:
     length, width: L, E.
     parts, per_part: parts of L, and groups of `ROWS` rows in a part.
     numbers: 1 for real numbers, 2 for complex ones.
-    constant, reverse, late: see `kernels.scan.call.scan`.
+    constant, reverse, late: see `lra.kernels.scan.call.scan`.
   """
   length: int
   width: int

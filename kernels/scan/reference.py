@@ -13,7 +13,7 @@ def scan(x, a, dh, *, mask=None, reverse=False, initial_state=None, dlast=None):
     x, dh: [B, L, E], real or complex; masked tokens may hold anything.
     a: [E] or [B, L, E].
     mask: bool [B, L] or None.
-    reverse, initial_state: see `kernels.linear_scan`.
+    reverse, initial_state: see `lra.kernels.linear_scan`.
     dlast: the gradient of the last state, [B, E], or None.
 
   Gradients follow JAX: without conjugation, da is sum h_(t-1) dh.

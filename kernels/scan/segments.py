@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels.scan import numbers
+from lra.kernels.scan import numbers
 
 
 class Rows(NamedTuple):
@@ -29,7 +29,7 @@ class Rows(NamedTuple):
 
 
 def rows(segment_ids, num_segments, reverse):
-  """Returns the `Rows` of int32 [B, L] ids; see `kernels.linear_scan`."""
+  """Returns the `Rows` of int32 [B, L] ids; see `lra.kernels.linear_scan`."""
   length = segment_ids.shape[1]
   place = jnp.arange(length)[None, None]
   own_BxNxL = segment_ids[:, None] == jnp.arange(num_segments)[None, :, None]

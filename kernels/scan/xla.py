@@ -18,14 +18,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernels import axes, dispatch
-from kernels.scan import numbers
+from lra.kernels import axes, dispatch
+from lra.kernels.scan import numbers
 
 CHUNK = 64
 
 
 def scan(x, a, state, *, reverse, late, interpret):
-  """Returns (h, last state); see `kernels.scan.call.scan`."""
+  """Returns (h, last state); see `lra.kernels.scan.call.scan`."""
   del interpret
   batch, length, width = x.shape
   size = length if dispatch.platform() == 'cpu' else min(CHUNK, length)
@@ -85,7 +85,7 @@ class _Walk:
     x, a: given as [B, L, E] and as [E] or [B, L, E]. Except for a constant a,
       they become [B, N, C, E].
     size: C.
-    reverse, late: see `kernels.scan.call.scan`.
+    reverse, late: see `lra.kernels.scan.call.scan`.
     dtype: dtype of the states.
   """
   x: jax.Array

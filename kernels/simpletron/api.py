@@ -1,9 +1,9 @@
 """SimpleTRON attention: linear attention with identity features."""
 
-from kernels import checks, dispatch
-from kernels.call import Inputs
-from kernels.linear import call
-from kernels.linear.features import LinearOptions
+from lra.kernels import checks, dispatch
+from lra.kernels.call import Inputs
+from lra.kernels.linear import call
+from lra.kernels.linear.features import LinearOptions
 
 
 def simpletron_attention(q, k, v, *, kernel='auto', **options):
@@ -17,7 +17,7 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
 
   Args:
     q, k, v, kernel, mask, segment_ids, num_segments, sequence: see
-      `kernels.linear_attention`. v must have the width Dh of q.
+      `lra.kernels.linear_attention`. v must have the width Dh of q.
     scale: a Python number; None = L**-0.5. L counts masked tokens, all segments
       of a row and, with `sequence`, the tokens on all devices.
     initial_state: S_0, float32 [B, H, Dh, Dh], the sum over earlier tokens;

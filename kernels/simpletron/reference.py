@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernels.linear.reference import zero_masked
+from lra.kernels.linear.reference import zero_masked
 
 
 def attention(q, k, v, mask, do, *, scale=None, initial_state=None,

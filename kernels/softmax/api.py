@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from kernels import axes, checks, dispatch
+from lra.kernels import axes, checks, dispatch
 
 
 def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,

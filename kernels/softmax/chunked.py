@@ -21,8 +21,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels import axes, chunks, random_bits
-from kernels.softmax import distances
+from lra.kernels import axes, chunks, random_bits
+from lra.kernels.softmax import distances
 
 # Most rows and columns of a tile. Its float32 logits then take 1 MiB per head.
 # For four heads in total and L 2,000, smaller tiles took longer on two cores.

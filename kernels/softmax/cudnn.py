@@ -14,7 +14,7 @@ import re
 import jax
 import jax.numpy as jnp
 
-from kernels import dispatch
+from lra.kernels import dispatch
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):

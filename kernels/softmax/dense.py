@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from kernels import chunks, random_bits
-from kernels.softmax import distances
+from lra.kernels import chunks, random_bits
+from lra.kernels.softmax import distances
 
 
 def attend(q, k, v, mask, *, scale, bias=None, dropout_rate=0.0,

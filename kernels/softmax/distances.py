@@ -10,7 +10,7 @@ Shapes: H heads; I rows and J columns of a tile; C distances.
 import jax
 import jax.numpy as jnp
 
-from kernels import axes
+from lra.kernels import axes
 
 
 def along_diagonals(x_HxC, rows):

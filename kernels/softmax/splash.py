@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-from kernels import dispatch
+from lra.kernels import dispatch
 
 # Sizes whose backward blocks of keys and queries, in float32, still fit the
 # on-chip memory of a v5e: (largest block, widest head).
@@ -46,7 +46,7 @@ def attend(q, k, v, mask, *, scale):
   """Attends with splash attention: [B, L, H, Dv]; see `api.softmax_attention`.
 
   Inside a `jax.shard_map` that checks `vma` this raises, because splash
-  attention does not declare it: use `kernels.sharded`.
+  attention does not declare it: use `lra.kernels.sharded`.
   """
   width = max(q.shape[-1], v.shape[-1])
   block_q, block_k = (block_size(x.shape[1], width) for x in (q, k))

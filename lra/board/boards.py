@@ -8,12 +8,11 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from lra import bits, tasks
-from lra.records import store
-from lra.report import inputs, statistics
-from lra.report import rows as rows_lib
-from lra.report.rows import Row, TableKey
-from lra.report.statistics import Sample
+from lra.board import inputs, statistics, store
+from lra.board import rows as rows_lib
+from lra.board.rows import Row, TableKey
+from lra.board.statistics import Sample
+from lra.core import bits, tasks
 
 
 @dataclasses.dataclass(frozen=True)

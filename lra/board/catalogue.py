@@ -1,6 +1,6 @@
 """Reads descriptions of the models from `lra/models` without importing them.
 
-`python -m lra.report.catalogue` writes `lra/models/README.md` from them, and
+`python -m lra.board.catalogue` writes `lra/models/README.md` from them, and
 from the measurements of tests/peers.
 """
 
@@ -13,9 +13,10 @@ import pathlib
 import re
 from collections.abc import Iterable, Mapping
 
-from lra import files, models, paths
-from lra.formats import aligned, count, plain
-from lra.report.markdown import Markup, code, table
+from lra import models
+from lra.board.markdown import Markup, code, table
+from lra.core import files, paths
+from lra.core.formats import aligned, count, plain
 
 MODELS = models.FOLDER
 PEERS = paths.PACKAGED / 'peers.csv'
@@ -29,7 +30,7 @@ EXPONENTS = (1, 1.5, 2)
 _TITLE = """\
 # Models
 
-`python -m lra.report.catalogue` generates this page from the files of this \
+`python -m lra.board.catalogue` generates this page from the files of this \
 folder; do not edit it by hand. The first column has the values of \
 `config.model.name`.
 
@@ -297,7 +298,7 @@ def _against(number, reference):
 def main() -> None:
   """Writes README.md beside the models."""
   argparse.ArgumentParser(
-      prog='python -m lra.report.catalogue', description=main.__doc__
+      prog='python -m lra.board.catalogue', description=main.__doc__
   ).parse_args()
   print(write_readme())
 

@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib import figure, ticker
 
-from lra.formats import plain
-from lra.records.style import (
+from lra.board import front
+from lra.board.catalogue import FAMILIES, REFERENCE
+from lra.core.formats import plain
+from lra.core.style import (
   BASELINE,
   COLOURS,
   WIDTH,
@@ -22,8 +24,6 @@ from lra.records.style import (
   legend,
   saved,
 )
-from lra.report import front
-from lra.report.catalogue import FAMILIES, REFERENCE
 
 # Colour of each family; any other family has _OTHER.
 _FAMILY = dict(zip(FAMILIES, COLOURS, strict=False))

@@ -11,14 +11,14 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from lra import paths
-from lra.errors import UserError
-from lra.formats import plain
-from lra.records.result import Result
-from lra.report import site
-from lra.report.boards import TaskBoard
-from lra.report.inputs import Speeds
-from lra.report.rows import Row, listed, mean
+from lra.board import site
+from lra.board.boards import TaskBoard
+from lra.board.inputs import Speeds
+from lra.board.rows import Row, listed, mean
+from lra.core import paths
+from lra.core.errors import UserError
+from lra.core.formats import plain
+from lra.schema.result import Result
 
 ROWS, RUNS = NAMES = 'results.csv', 'runs.csv'
 # A spreadsheet would take a text that begins so for a formula.

@@ -14,10 +14,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from lra import tasks
-from lra.report import longer, summary
-from lra.report.boards import TaskBoard, best, full
-from lra.report.inputs import Speeds
+from lra.board import longer, summary
+from lra.board.boards import TaskBoard, best, full
+from lra.board.inputs import Speeds
+from lra.core import tasks
 
 OVERVIEW = 'full_tasks.svg'
 PROFILES = 'mechanisms.svg'
@@ -35,7 +35,7 @@ class Figure:
   Attributes:
     name: name of its file.
     shows: its description, for readers who cannot see it.
-    chart: the function of `lra.report.charts` or `panels` that draws it.
+    chart: the function of `lra.board.charts` or `panels` that draws it.
     data: the arguments of that function, as JSON values.
   """
   name: str
@@ -169,8 +169,8 @@ def kept(figure: Figure, folder: pathlib.Path) -> bytes | None:
 
 def _drawn(figure):
   # Imported late: matplotlib takes a second.
-  from lra.records.style import style
-  from lra.report import charts, panels
+  from lra.board import charts, panels
+  from lra.core.style import style
 
   def shaped(fields):
     """Returns a JSON object as the class with just its fields, if any."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from matplotlib import axes
 
-from lra.records.style import BASELINE
+from lra.core.style import BASELINE
 
 _SIZE = 9  # of letters, in printer's points
 _GAP = 2  # between a mark and its name, in printer's points

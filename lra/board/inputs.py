@@ -1,7 +1,7 @@
 """Reads the page's data besides records: published scores, speeds, budgets.
 
-`published.csv` has the results of papers. `python -m lra.costs --speed` has
-measured the speeds in `speed.json`. `python -m lra.costs.parameters` has
+`published.csv` has the results of papers. `python -m tools --speed` has
+measured the speeds in `speed.json`. `python -m lra.cli.parameters` has
 counted the parameters in `budgets.csv`. So a page needs no model.
 """
 
@@ -14,8 +14,8 @@ import pathlib
 import re
 from collections.abc import Sequence
 
-from lra import files, paths
-from lra.errors import UserError
+from lra.core import files, paths
+from lra.core.errors import UserError
 
 # Column of the published results -> its title on the page.
 SCORES = {'listops': 'ListOps', 'text': 'Text', 'retrieval': 'Retrieval',
@@ -150,7 +150,7 @@ def speeds(path: pathlib.Path) -> Speeds:
           ArithmeticError) as e:
     raise UserError(
         f'{path} holds no speeds of models: restore it, or write it by '
-        '`python -m lra.costs --speed`.') from e
+        '`python -m tools --speed`.') from e
   return Speeds(what, faster, memory)
 
 

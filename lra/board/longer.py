@@ -3,12 +3,12 @@
 import dataclasses
 import re
 
-from lra.formats import NONE
-from lra.report import inputs, statistics
-from lra.report.boards import TaskBoard
-from lra.report.rows import Row, mean
-from lra.report.statistics import Interval, Sample
-from lra.report.tables import Column, Table, text_column
+from lra.board import inputs, statistics
+from lra.board.boards import TaskBoard
+from lra.board.rows import Row, mean
+from lra.board.statistics import Interval, Sample
+from lra.board.tables import Column, Table, text_column
+from lra.core.formats import NONE
 
 
 @dataclasses.dataclass(frozen=True)

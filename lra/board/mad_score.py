@@ -11,7 +11,7 @@ on test. The score of a model is the mean of its six tasks.
 
 from collections.abc import Mapping, Sequence
 
-from lra import mad
+from lra.core import mad
 
 
 def of_task(task: str, accuracies: Mapping[str, Sequence[float]],
@@ -19,7 +19,7 @@ def of_task(task: str, accuracies: Mapping[str, Sequence[float]],
   """Returns the score of a task; None if a setting has no run.
 
   Args:
-    task: a name of `lra.mad.BASELINES`.
+    task: a name of `lra.core.mad.BASELINES`.
     accuracies: name of a setting -> test accuracy of each of its runs.
     baseline_only: whether to count only the baseline setting, as many papers
       do.

@@ -7,7 +7,7 @@ markup, no HTML, no link, and no end of a line.
 import re
 from collections.abc import Container, Iterable, Sequence
 
-from lra.formats import NONE, plain
+from lra.core.formats import NONE, plain
 
 # Most cells match this: none of these letters is ever markup.
 _HARMLESS = re.compile(r'[A-Za-z0-9 .,%±–-]*')

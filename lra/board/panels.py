@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from matplotlib import figure, ticker
 
-from lra.formats import plain
-from lra.records.style import BASELINE, WIDTH, legend, saved
-from lra.report import front
-from lra.report.catalogue import REFERENCE
-from lra.report.charts import colour, name_families
+from lra.board import front
+from lra.board.catalogue import REFERENCE
+from lra.board.charts import colour, name_families
+from lra.core.formats import plain
+from lra.core.style import BASELINE, WIDTH, legend, saved
 
 _COLUMNS = 3
 _LETTERS, _LINE = 66, 22  # most letters of a name, and of each of its lines

@@ -24,18 +24,16 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
-from lra import files, paths, tasks
-from lra.config import identity
-from lra.errors import UserError
-from lra.formats import aligned, percent, points, quantity
-from lra.records import result
-from lra.records.record import InvalidRecord
-from lra.records.result import Result
-from lra.records.store import LeftOut
-from lra.report import data, figures, inputs, render, site, statistics
-from lra.report.site import Content, Place
-from lra.system import machine
-from lra.system.terminal import say
+from lra.board import data, figures, inputs, render, site, statistics
+from lra.board.site import Content, Place
+from lra.board.store import LeftOut
+from lra.core import files, machine, paths, tasks
+from lra.core.errors import UserError
+from lra.core.formats import aligned, percent, points, quantity
+from lra.core.terminal import say
+from lra.schema import identity, result
+from lra.schema.record import InvalidRecord
+from lra.schema.result import Result
 
 LOCK = '.leaderboard.lock'
 RECORDS_LOCK = '.leaderboard.records.lock'
@@ -320,7 +318,7 @@ def _reproduced(before, now):
 def shared(run: Result) -> Result:
   """Returns a result without paths, which name users, for its record.
 
-  These are not part of a run's identity (`lra.config.identity`).
+  These are not part of a run's identity (`lra.schema.identity`).
   """
   public = {}
   config = identity.without_paths(run.config)

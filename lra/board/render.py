@@ -15,23 +15,15 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from lra import paths
-from lra.formats import NONE, percent, plain
-from lra.report import (
-  catalogue,
-  figures,
-  longer,
-  site,
-  summary,
-  tables,
-  texts,
-)
-from lra.report import markdown as md
-from lra.report.inputs import Published
-from lra.report.rows import OTHER, Row
-from lra.report.site import Content
-from lra.report.summary import Line
-from lra.report.tables import Compared
+from lra.board import catalogue, figures, longer, site, summary, tables, texts
+from lra.board import markdown as md
+from lra.board.inputs import Published
+from lra.board.rows import OTHER, Row
+from lra.board.site import Content
+from lra.board.summary import Line
+from lra.board.tables import Compared
+from lra.core import paths
+from lra.core.formats import NONE, percent, plain
 
 _FOLDER = pathlib.Path(__file__).parent / 'templates'
 # Longest text of a cell of the HTML page.

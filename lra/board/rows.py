@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from lra import bits, tasks
-from lra.config import fields, identity
-from lra.formats import digits, plain
-from lra.records import store
-from lra.records.result import Result
-from lra.report import catalogue, states, statistics
-from lra.report.statistics import Interval, Rank, Sample
+from lra.board import catalogue, states, statistics, store
+from lra.board.statistics import Interval, Rank, Sample
+from lra.core import bits, tasks
+from lra.core.formats import digits, plain
+from lra.schema import fields, identity
+from lra.schema.result import Result
 
 # Family of a model that has no file in lra/models.
 OTHER = 'other'
@@ -66,7 +65,7 @@ class Row:
   Attributes:
     runs: their results, by seed.
     records: path of each one's file from the folder of the results.
-    family: kind of mechanism of the model, see `lra.report.catalogue`.
+    family: kind of mechanism of the model, see `lra.board.catalogue`.
     variant: config fields that differ from the model's other rows, or ''.
     baseline: score of the highest baseline of the row's data, or None.
     baseline_name: name of that baseline, or ''.

@@ -8,14 +8,14 @@ import shlex
 import urllib.parse
 from collections.abc import Callable, Sequence
 
-from lra import paths
-from lra.records.result import Result
-from lra.records.store import LeftOut
-from lra.report import boards as boards_lib
-from lra.report import inputs
-from lra.report.boards import TaskBoard
-from lra.report.inputs import Published, Speeds
-from lra.report.rows import Row
+from lra.board import boards as boards_lib
+from lra.board import inputs
+from lra.board.boards import TaskBoard
+from lra.board.inputs import Published, Speeds
+from lra.board.rows import Row
+from lra.board.store import LeftOut
+from lra.core import paths
+from lra.schema.result import Result
 
 OURS = paths.PACKAGED
 # A run, the seeds of all runs -> the command line that repeats them.

@@ -3,9 +3,9 @@
 import functools
 import json
 
-from lra import tasks
-from lra.config import identity
-from lra.records.result import Result
+from lra.core import tasks
+from lra.schema import identity
+from lra.schema.result import Result
 
 
 def of_run(run: Result) -> int | None:

@@ -12,14 +12,14 @@ import pathlib
 from collections.abc import Collection
 from typing import Any
 
-from configs import base
-from lra.config import identity
-from lra.errors import UserError
-from lra.formats import plain
-from lra.records import baselines, result, scores
-from lra.records.baselines import Baselines
-from lra.records.record import InvalidRecord
-from lra.records.result import Result
+from lra.configs import base
+from lra.core.errors import UserError
+from lra.core.formats import plain
+from lra.data import baselines
+from lra.data.baselines import Baselines
+from lra.schema import identity, result, scores
+from lra.schema.record import InvalidRecord
+from lra.schema.result import Result
 
 
 @dataclasses.dataclass(frozen=True)

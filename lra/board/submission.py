@@ -6,13 +6,12 @@ import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lra import models, paths
-from lra.config import identity
-from lra.records import result, scores, store
-from lra.records.record import InvalidRecord
-from lra.records.result import Result
-from lra.report import publish, rows
-from lra.system import machine
+from lra import models
+from lra.board import publish, rows, store
+from lra.core import machine, paths
+from lra.schema import identity, result, scores
+from lra.schema.record import InvalidRecord
+from lra.schema.result import Result
 
 
 class Check(NamedTuple):
@@ -143,7 +142,7 @@ def _data(run, results):
   if run.data_fingerprint not in found:
     yield (f'the data {run.data_fingerprint[:8]} are not those of the '
            f'baselines of {run.task} ({rows.listed(sorted(found)) or "none"}): '
-           f'prepare them with python -m data_prep --task={run.task}.')
+           f'prepare them with python -m lra.data_prep --task={run.task}.')
 
 
 def _privacy(run):

@@ -4,18 +4,12 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from lra import tasks
-from lra.formats import NONE, count, percent
-from lra.report import inputs
-from lra.report.boards import TaskBoard, chosen, full
-from lra.report.rows import Row, TableKey, mean
-from lra.report.tables import (
-  Column,
-  Table,
-  none_above,
-  percents,
-  text_column,
-)
+from lra.board import inputs
+from lra.board.boards import TaskBoard, chosen, full
+from lra.board.rows import Row, TableKey, mean
+from lra.board.tables import Column, Table, none_above, percents, text_column
+from lra.core import tasks
+from lra.core.formats import NONE, count, percent
 
 
 @dataclasses.dataclass(frozen=True)

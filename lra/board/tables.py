@@ -8,23 +8,23 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from lra.formats import (
-    NONE,
-    count,
-    decimals,
-    gib,
-    percent,
-    plain,
-    points,
-    quantity,
-    ranges,
-    ratio,
+from lra.board import inputs, statistics
+from lra.board.boards import TaskBoard
+from lra.board.inputs import Published
+from lra.board.rows import Row, TableKey, departures, shown
+from lra.board.statistics import Sample
+from lra.core.formats import (
+  NONE,
+  count,
+  decimals,
+  gib,
+  percent,
+  plain,
+  points,
+  quantity,
+  ranges,
+  ratio,
 )
-from lra.report import inputs, statistics
-from lra.report.boards import TaskBoard
-from lra.report.inputs import Published
-from lra.report.rows import Row, TableKey, departures, shown
-from lra.report.statistics import Sample
 
 
 def _never(item):

@@ -4,7 +4,7 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-from lra.config import identity
+from lra.schema import identity
 
 
 def text(runs: Sequence, place, *, tested: bool, recorded: bool,

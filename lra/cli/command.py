@@ -14,11 +14,10 @@ from absl import app, flags
 from absl import logging as absl_logging
 from ml_collections import config_flags
 
-from lra import paths
-from lra.errors import USER_ERROR, UserError
-from lra.experiment import loader
-from lra.system import environment, machine, signals
-from lra.system.terminal import say
+from lra.core import environment, machine, paths, signals
+from lra.core.errors import USER_ERROR, UserError
+from lra.core.terminal import say
+from lra.run import loader
 
 _HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
 _HELP_FULL = {'-helpfull', '--helpfull'}
@@ -197,7 +196,7 @@ def experiment(folder: str | None = None):
   """
   if CONFIG.value is None:
     return None
-  from lra.experiment import experiment as experiment_lib  # imports JAX
+  from lra.run import experiment as experiment_lib  # imports JAX
   return experiment_lib.resolve(
       CONFIG.value, folder=folder,
       made_by=config_flags.get_config_filename(flags.FLAGS['config']))

@@ -5,11 +5,11 @@ import sys
 
 from absl import flags
 
-from lra import paths
-from lra.config.fields import FIELDS
-from lra.experiment import loader
+from lra.core import paths
+from lra.run import loader
+from lra.schema.fields import FIELDS
 
-_OPTIONS, _COSTS = 'lra.cli.options', 'lra.costs.__main__'
+_OPTIONS, _COSTS = 'lra.cli.options', 'tools.__main__'
 # Word after the program's name -> what the command does.
 COMMANDS = {'': 'trains and compares models', 'data': 'prepares data sets',
             'costs': 'measures times and memory'}
@@ -44,7 +44,7 @@ def field_hint(name: str) -> str:
 
 def _command(name):
   """Returns the word of the command with this flag; None if there is none."""
-  from data_prep import __main__ as data
+  from lra.data_prep import __main__ as data
   if f'--{name}' in data.parser().format_help().split():
     return 'data'
   # The flags of the other command are defined by importing it.

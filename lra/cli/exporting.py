@@ -4,14 +4,13 @@ import json
 import os
 import pathlib
 
-from lra import files
+from lra.board import publish
 from lra.cli import repeat
-from lra.config import identity
-from lra.errors import UserError
-from lra.experiment import vocabulary
-from lra.records import result
-from lra.report import card, publish
-from lra.system import hub
+from lra.core import files, hub
+from lra.core.errors import UserError
+from lra.run import vocabulary
+from lra.schema import identity, result
+from lra.share import card
 
 _ENVIRONMENT = ('dtype', 'data_fingerprint', 'data_origin', 'model_sha256')
 
@@ -35,8 +34,8 @@ def export(folder: pathlib.Path, run: pathlib.Path,
     UserError: the folder exists or cannot be written, the run has no test
       score, a library is missing, `api.load` raises it, or the upload fails.
   """
-  from lra import api
-  from lra.training import stablehlo, weights
+  from lra.run import weights
+  from lra.share import api, stablehlo
   if os.path.lexists(folder):
     raise UserError(f'{folder} exists already: give a new folder.')
   hub.need('safetensors', weights.NAME)

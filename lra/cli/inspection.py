@@ -3,14 +3,13 @@
 import pathlib
 from collections.abc import Sequence
 
-from lra import files
-from lra.config import fields, identity
-from lra.errors import UserError
-from lra.formats import percent, points
-from lra.records import result as results
-from lra.report import statistics
-from lra.report.rows import Row, shown
-from lra.system import hub
+from lra.board import statistics
+from lra.board.rows import Row, shown
+from lra.core import files, hub
+from lra.core.errors import UserError
+from lra.core.formats import percent, points
+from lra.schema import fields, identity
+from lra.schema import result as results
 
 _LINE = 60  # most characters to print of an example
 
@@ -26,7 +25,7 @@ def evaluate(folder: pathlib.Path, lengths: Sequence[str] = ()) -> str:
     UserError: `api.load` or `api.Trained.evaluate_longer` raises it, or the
       data is not that of the run.
   """
-  from lra import api
+  from lra.share import api
   folder = hub.place(folder)
   if lengths:
     return _evaluate_longer(folder, lengths)
@@ -45,7 +44,7 @@ def evaluate(folder: pathlib.Path, lengths: Sequence[str] = ()) -> str:
 
 
 def _evaluate_longer(folder, lengths):
-  from lra import api
+  from lra.share import api
   asked = [name.strip() for name in lengths]
   trained = api.load(folder)
   recorded = results.read_if_there(folder / 'result.json')
@@ -74,8 +73,8 @@ def predict(path: pathlib.Path, folder: pathlib.Path) -> str:
     UserError: the file cannot be read, a line is not an example, or `api.load`
       or `api.Trained.predict` raises it.
   """
-  from data_prep.encode import NoExample
-  from lra import api
+  from lra.data_prep.encode import NoExample
+  from lra.share import api
   lines = _lines(path)
   trained = api.load(folder)
   dual = trained.program.objective.task.dual

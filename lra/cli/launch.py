@@ -8,19 +8,18 @@ from collections.abc import Iterable
 from absl import flags
 from ml_collections import config_flags
 
-from lra import paths as place_lib
 from lra.cli import announce, options
-from lra.config import grid, identity, seeds
-from lra.errors import UserError
-from lra.experiment import loader, source
-from lra.formats import percent
-from lra.records import result as result_lib
-from lra.records.search import Search
-from lra.sweeps import best
-from lra.system import distributed, signals
-from lra.system.terminal import say
-from lra.training import writers
-from lra.training.rundir import check_config
+from lra.core import distributed, signals
+from lra.core import paths as place_lib
+from lra.core.errors import UserError
+from lra.core.formats import percent
+from lra.core.terminal import say
+from lra.many import best
+from lra.run import loader, source, writers
+from lra.run.rundir import check_config
+from lra.schema import grid, identity, seeds
+from lra.schema import result as result_lib
+from lra.schema.search import Search
 
 EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED,
         'validated': 0}
@@ -47,12 +46,12 @@ def train_all(runs: list, search: Search | None = None) -> int:
     search: the search that chose their settings, for their records, which are
       made only if the flags ask for them.
   """
-  from lra.report import publish
+  from lra.board import publish
   writers.check(options.LOG.value)
   how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value,
          'tested': options.TEST.value}
   if options.PROFILE.value is not None:
-    from lra.training import profile
+    from lra.run import profile
     how['profiled'] = profile.steps(
         options.PROFILE.value, runs[0].config.train.steps)
   _warn_of_form({run.config.model.name for run in runs})
@@ -155,7 +154,7 @@ def _ended(trained, errors):
 
 def _warn_of_form(names):
   """Reports models whose files do not have the form that --list reads."""
-  from lra.report import catalogue
+  from lra.board import catalogue
   for problem in filter(None, map(catalogue.problem, sorted(names))):
     if distributed.is_leader():
       say(f'{problem} Until then --list leaves the model out.')
@@ -170,7 +169,7 @@ def to_record(changes) -> bool:
 
 def is_recorded(result: result_lib.Result) -> bool:
   """Returns whether nothing is left to publish of a finished run."""
-  from lra.report import publish
+  from lra.board import publish
   return not to_record(result.changes) or publish.done(
       result, place(), replace=options.REPLACE.value)
 
@@ -229,7 +228,7 @@ def of_grid(experiment, asked: dict, lines: Iterable[list[str]],
   Raises:
     UserError: they make no config.
   """
-  from lra.experiment.experiment import resolve
+  from lra.run.experiment import resolve
   given = [f'--config={experiment.made_by}', *(
       f'--config.{name}={value if isinstance(value, str) else repr(value)}'
       for name, value in asked.items())]
@@ -277,7 +276,7 @@ def _trained(runs, how, errors):
       else:
         check_finished(folder, run.config.to_dict(), result)
         if 'profiled' in how:
-          from lra.training import profile
+          from lra.run import profile
           profile.check(how['profiled'], result.steps, folder)
         if distributed.is_leader():
           print(f'{folder} is '
@@ -290,7 +289,7 @@ def _trained(runs, how, errors):
   how['announced'] = announce.text(
       left, place(), tested=how['tested'], recorded=how['recorded'],
       replace=options.REPLACE.value)
-  from lra.training import train as train_lib
+  from lra.run import train as train_lib
   if len(runs) == 1:
     yield left[0], train_lib.train(left[0], **how)
   else:
@@ -303,7 +302,7 @@ def _trained(runs, how, errors):
 def warn_of_edits(
     results: Iterable[tuple[pathlib.Path, result_lib.Result | None]]) -> None:
   """Warns about finished runs whose model file has changed since."""
-  from lra.training import provenance
+  from lra.run import provenance
   provenance.warn_of_edits(
       ((folder, result.model, result.model_sha256)
        for folder, result in results if result and result.finished),
@@ -312,7 +311,7 @@ def warn_of_edits(
 
 def _warn_of_edits(left, done):
   """Warns about finished and stopped runs whose model file has changed."""
-  from lra.training import provenance
+  from lra.run import provenance
   if not distributed.is_leader():
     return
   warn_of_edits((run.folder, result) for run, result in done)
@@ -338,7 +337,7 @@ def result_in(folder):
 
 def _record(result, changes, recorded):
   """Puts a finished run on the leaderboard, or prints how to."""
-  from lra.report import publish, rows
+  from lra.board import publish, rows
   if recorded:
     if result.changes is None:
       result = result.model_copy(update={'changes': changes})
@@ -384,8 +383,8 @@ def check_finished(folder: pathlib.Path, config: dict,
   Raises:
     UserError: the folder, or the result in it, belongs to another run.
   """
-  from lra.records import curves
-  from lra.report import rows
+  from lra.board import rows
+  from lra.run import curves
   check_config(folder, config)
   differ = identity.differences(config, result.config)
   if differ:
@@ -434,8 +433,8 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
 
 def place():
   """Returns the place of the leaderboard that the flags name."""
+  from lra.board import publish
   from lra.cli import repeat
-  from lra.report import publish
   results = pathlib.Path(options.RESULTS_DIR.value)
   page = options.PAGE.value or place_lib.page_of(results)
   return publish.Place(results, pathlib.Path(page), repeat.command)

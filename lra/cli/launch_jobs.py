@@ -4,8 +4,8 @@ import pathlib
 import sys
 
 from lra.cli import launch, options
-from lra.sweeps import cluster, progress, runner, sweep
-from lra.system import signals
+from lra.core import signals
+from lra.many import cluster, progress, runner, sweep
 
 
 def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],

@@ -7,12 +7,12 @@ from absl import flags
 from ml_collections import config_flags
 
 from lra.cli import launch, options
-from lra.config import identity
-from lra.errors import UserError
-from lra.formats import percent
-from lra.records.result import SEARCHED
-from lra.records.search import Search
-from lra.sweeps import best, search
+from lra.core.errors import UserError
+from lra.core.formats import percent
+from lra.many import best, search
+from lra.schema import identity
+from lra.schema.result import SEARCHED
+from lra.schema.search import Search
 
 
 def run(experiment) -> int:
@@ -70,13 +70,13 @@ class _Trials:
   """
 
   def __init__(self, fields, seed):
-    from lra.training.process_cache import ProcessCache
+    from lra.run.process_cache import ProcessCache
     self.study, self._shared = search.Study(fields, seed), ProcessCache()
     self._shared.varied = list(fields)
 
   def train(self, one, trial, began):
     """Returns the result of a trial's run; None if it was pruned."""
-    from lra.training import train as train_lib
+    from lra.run import train as train_lib
     steps = one.config.train.steps
     result = launch.result_in(one.folder)
     ended = result is not None and result.status in SEARCHED

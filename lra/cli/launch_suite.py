@@ -7,12 +7,12 @@ import time
 
 from absl import flags
 
+from lra.board import publish, rows
 from lra.cli import launch, options
-from lra.formats import NONE, aligned, percent
-from lra.records.result import SEARCHED
-from lra.report import publish, rows
-from lra.sweeps import plan, runner, suite, sweep
-from lra.training import writers
+from lra.core.formats import NONE, aligned, percent
+from lra.many import plan, runner, suite, sweep
+from lra.run import writers
+from lra.schema.result import SEARCHED
 
 # Flags that are passed on to the processes of a suite.
 _PASSED_ON = ('compile_cache', 'log', 'at_once')

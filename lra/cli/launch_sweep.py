@@ -6,11 +6,11 @@ import time
 
 from absl import flags
 
-from lra import paths
 from lra.cli import launch, launch_jobs, options
-from lra.studies import page
-from lra.sweeps import best, bundle, plan, progress, runner, sweep
-from lra.training import writers
+from lra.core import paths
+from lra.many import best, bundle, plan, progress, runner, sweep
+from lra.many import study_page as page
+from lra.run import writers
 
 # Flags that are passed on to the processes and jobs of a sweep.
 _PASSED_ON = ('record', 'replace', 'results_dir', 'page', 'compile_cache',

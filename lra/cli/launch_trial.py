@@ -3,10 +3,10 @@
 import jax
 
 from lra.cli import launch
-from lra.costs import trial
-from lra.experiment.experiment import Experiment
-from lra.system import machine
-from lra.training.trainer import Diverged
+from lra.core import machine
+from lra.run import trial
+from lra.run.experiment import Experiment
+from lra.run.trainer import Diverged
 
 
 def run(experiment: Experiment) -> int:

@@ -10,9 +10,9 @@ import pathlib
 import sys
 
 from lra.cli import command, launch, options, words
-from lra.errors import USER_ERROR, UserError
-from lra.experiment import describe
-from lra.system import environment
+from lra.core import environment
+from lra.core.errors import USER_ERROR, UserError
+from lra.run import describe
 
 
 def run() -> None:
@@ -49,7 +49,7 @@ def main(*after: str) -> int:
     print(listing())
     return 0
   if options.LEADERBOARD.value:
-    from lra.report import publish
+    from lra.board import publish
     html = options.HTML.value
     publish.regenerate(launch.place(), html and pathlib.Path(html))
     return 0
@@ -60,7 +60,7 @@ def main(*after: str) -> int:
   if options.CHECK_RECORD.value:
     return _check_record(pathlib.Path(options.CHECK_RECORD.value))
   if options.CURVES.value:
-    from lra.records import curves
+    from lra.run import curves
     curves.plot_runs(list(map(pathlib.Path, after)), options.CURVES.value)
     print(f'wrote {options.CURVES.value}')
     return 0
@@ -83,7 +83,7 @@ def main(*after: str) -> int:
                            pathlib.Path(after[0]), options.PUSH.value))
     return 0
   if options.DISTRIBUTED.value:
-    from lra.system import distributed
+    from lra.core import distributed
     distributed.begin(options.COORDINATOR.value, options.NUM_PROCESSES.value,
                       options.PROCESS_ID.value)
     return distributed.ending(_train)
@@ -92,7 +92,7 @@ def main(*after: str) -> int:
 
 def _check_record(path):
   """Prints the checks of a record; returns the exit code."""
-  from lra.report import submission
+  from lra.board import submission
   if not path.is_file():
     raise UserError(f'--check_record={path} is no file: give a record, such as '
                     'lra/results/runs/<task>/<model>-<config hash>-s0.json.')
@@ -119,7 +119,7 @@ def _train():
   environment.check_xla_flags()
   command.use_compile_cache()
   if options.COMPILE_ONLY.value:
-    from lra.sweeps import ahead
+    from lra.many import ahead
     ahead.compile_steps(chosen)
     return 0
   if options.TRIAL.value:
@@ -134,7 +134,7 @@ def _train():
 def _asked(inspection, paths):
   """Returns the output of --evaluate, --predict or --compare."""
   if options.QUANTISE.value:
-    from lra.costs import quantised
+    from lra.share import quantised
     return quantised.measure(pathlib.Path(options.EVALUATE.value)).text()
   if options.EVALUATE.value:
     return inspection.evaluate(pathlib.Path(options.EVALUATE.value),
@@ -149,10 +149,10 @@ def listing() -> str:
 
   Parameters and state sizes are those under the default protocol of a task.
   """
-  from configs import base
-  from lra import tasks
-  from lra.costs import parameters
-  from lra.report import catalogue
+  from lra.board import catalogue
+  from lra.cli import parameters
+  from lra.configs import base
+  from lra.core import tasks
   counts, problems = parameters.table()
   first = parameters.TASKS[0]
   protocols = {task: [name for name, known in base.PROTOCOLS.items()

@@ -10,9 +10,9 @@ import textwrap
 
 from absl import flags
 
-from lra import files, paths
 from lra.cli import command, words
-from lra.errors import UserError
+from lra.core import files, paths
+from lra.core.errors import UserError
 
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Run directory. Default: runs/<task>/<model>/'

@@ -1,22 +1,22 @@
 """Counts the parameters of every model on every task without computing them.
 
 It also finds the state size of every model. Counting takes seconds. So
-`run_lra.py --list` reads the file that `python -m lra.costs.parameters` has
+`run_lra.py --list` reads the file that `python -m lra.cli.parameters` has
 written, and counts only models missing in it.
 """
 
 import argparse
 import csv
+import importlib
 import io
 import pathlib
 from collections.abc import Iterable
 
-from configs import protocols
-from lra import files, paths
-from lra import tasks as known_tasks
-from lra.costs import config_of
-from lra.report import catalogue, inputs
-from lra.report.catalogue import REFERENCE
+from lra.board import catalogue, inputs
+from lra.board.catalogue import REFERENCE
+from lra.configs import protocols
+from lra.core import files, paths
+from lra.core import tasks as known_tasks
 
 TASKS = ('listops', 'text', 'retrieval')
 STATE = 'state_size'  # column of the sizes on TASKS[0]
@@ -29,7 +29,7 @@ def parameters(model: str, task: str) -> int:
   Only models of one and two blocks are traced: each further block adds as many
   parameters as the second.
   """
-  config = config_of(model, task)
+  config = _config_of(model, task)
   layers = config.encoder.num_layers
   one = _traced(config, 1)
   return one + (layers - 1) * (_traced(config, 2) - one if layers > 1 else 0)
@@ -39,8 +39,8 @@ def _traced(config, layers):
   """Returns the number of parameters of a config with this many blocks."""
   import jax  # takes a second, and reading the counts does not need it
 
-  from lra.experiment.experiment import resolve
-  from lra.training import program, step
+  from lra.run import program, step
+  from lra.run.experiment import resolve
   config.encoder.num_layers = layers
   made = program.make(resolve(config), jax.devices()[:1])
   batch = {name: jax.ShapeDtypeStruct(shape, dtype) for name, (shape, dtype)
@@ -79,8 +79,8 @@ def count(model: str) -> dict[str, int]:
 def state_size(model: str) -> int | None:
   """Returns the state size of a layer of a model on TASKS[0], None if unknown.
   """
-  from lra.experiment.experiment import resolve
-  return resolve(config_of(model, TASKS[0])).state_size
+  from lra.run.experiment import resolve
+  return resolve(_config_of(model, TASKS[0])).state_size
 
 
 def state_sizes() -> dict[str, int]:
@@ -141,10 +141,16 @@ def _csv(header, rows):
 def main() -> None:
   """Counts all models and writes lra/results/parameters.csv and budgets.csv."""
   argparse.ArgumentParser(
-      prog='python -m lra.costs.parameters', description=main.__doc__
+      prog='python -m lra.cli.parameters', description=main.__doc__
   ).parse_args()
   print(f'wrote {write(paths.results())} and {inputs.BUDGETS.name} beside it')
 
 
 if __name__ == '__main__':
   main()
+
+
+def _config_of(model, argument):
+  """Returns a copy of the config `configs/<model>.py:<argument>`."""
+  return importlib.import_module(f'lra.configs.{model}').get_config(
+      argument).copy_and_resolve_references()

@@ -7,15 +7,15 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-import configs
-from lra import paths
-from lra.config import fields, identity
-from lra.config import seeds as seeds_lib
-from lra.errors import UserError
-from lra.experiment import loader
-from lra.records.result import Result
+from lra import configs
+from lra.core import paths
+from lra.core.errors import UserError
+from lra.run import loader
+from lra.schema import fields, identity
+from lra.schema import seeds as seeds_lib
+from lra.schema.result import Result
 
-_CONFIGS = pathlib.Path(configs.__file__).parent
+_CONFIGS = pathlib.Path(configs.__file__).resolve().parent
 # Fields that the argument of --config sets.
 _SAID = ('task', 'protocol', 'model.name')
 _NONE = 'No command makes it again here: '

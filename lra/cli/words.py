@@ -6,8 +6,8 @@ they are parsed.
 
 from collections.abc import Sequence
 
-from lra import paths
-from lra.errors import UserError, meant
+from lra.core import paths
+from lra.core.errors import UserError, meant
 
 _TRAIN = 'train'
 # Word -> the words that must follow it; ... means one or more of the last.

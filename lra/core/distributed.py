@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from lra.errors import USER_ERROR, UserError
-from lra.system import held, meeting, signals, terminal
+from lra.core import held, meeting, signals, terminal
+from lra.core.errors import USER_ERROR, UserError
 
 # Seconds of silence after which a process counts as dead.
 HEARTBEAT_SECONDS = 30

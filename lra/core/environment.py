@@ -11,7 +11,7 @@ import subprocess
 import sys
 import traceback
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 
 _FILES = 64  # fewest open files to allow: a run has about 20, more at its start
 _WHY = 300  # most letters of a library's reason in a message

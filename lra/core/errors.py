@@ -12,7 +12,7 @@ _FEW = 12  # so many names are listed even beside a likely one
 class UserError(Exception):
   """An error that the user can correct: one sentence with the remedy.
 
-  `run_lra.py` and `python -m data_prep` print the sentence without a
+  `run_lra.py` and `python -m lra.data_prep` print the sentence without a
   traceback and exit with a non-zero code.
   """
 

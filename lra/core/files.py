@@ -15,8 +15,8 @@ import stat
 from collections.abc import Mapping
 from typing import BinaryIO
 
-from lra.errors import UserError
-from lra.system import signals
+from lra.core import signals
+from lra.core.errors import UserError
 
 # Largest sizes in bytes: of a file of settings, progress or source, and of a
 # file with a line for each example or log point.

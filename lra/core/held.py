@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from lra.system import signals, streams
+from lra.core import signals, streams
 
 SECONDS = 1.0  # text is held back for so long at least, for twice at most
 

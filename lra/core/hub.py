@@ -6,9 +6,9 @@ import pathlib
 import re
 import types
 
-from lra import paths
-from lra.errors import UserError
-from lra.formats import plain
+from lra.core import paths
+from lra.core.errors import UserError
+from lra.core.formats import plain
 
 _LIBRARY = 'huggingface_hub'
 _PREFIX = 'hf:'

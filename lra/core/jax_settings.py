@@ -3,7 +3,7 @@
 import flax
 import jax
 
-from lra.system.terminal import say
+from lra.core.terminal import say
 
 # All but the last decide which random numbers a seed gives.
 _FIXED = (

@@ -142,7 +142,7 @@ def xla_flags() -> list[str]:
   """
   import jax
 
-  from lra.system import jax_settings
+  from lra.core import jax_settings
   flags = [shown_flag(flag) for flag in os.environ.get('XLA_FLAGS', '').split()
            if '_host_platform_device_count' not in flag]
   for name, value in sorted(jax.config.values.items()):

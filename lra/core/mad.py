@@ -2,7 +2,7 @@
 
 Source: Poli et al. 2024, arXiv 2403.17844, and the released code,
 github.com/athms/mad-lab, commit 0f49a45, `configs/tasks` and `mad/configs.py`.
-`data_prep.probes.mad` generates the data.
+`lra.data_prep.probes.mad` generates the data.
 
 A task has a baseline setting. Each harder setting changes one number of the
 baseline. The name of a harder setting is the name of the task, a letter or word

@@ -17,8 +17,8 @@ import socket
 import threading
 import time
 
-from lra.errors import UserError
-from lra.system.terminal import say
+from lra.core.errors import UserError
+from lra.core.terminal import say
 
 GREETING = 'lra --distributed 1'
 FINDING_SECONDS = 30  # the leader must answer within this time

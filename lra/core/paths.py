@@ -5,11 +5,12 @@ import os
 import pathlib
 import re
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Files of this package: baselines, published results, counts, speeds.
-PACKAGED = ROOT / 'lra' / 'results'
+PACKAGE = ROOT / 'lra'
+PACKAGED = PACKAGE / 'results'
 
 # A URL, even after pathlib has turned its // into /.
 _URL = re.compile(
@@ -79,7 +80,7 @@ def found(path: str | os.PathLike) -> pathlib.Path:
     path: a path from the current folder, such as `configs/sweeps/mini.txt`.
   """
   path = pathlib.Path(path)
-  ours = ROOT / path
+  ours = (PACKAGE / path).resolve()
   named = path.parts[:1] == ('configs',) and '..' not in path.parts
   there = os.path.exists(path) or not named or not os.path.isfile(ours)
   return path if there else ours

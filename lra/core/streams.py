@@ -5,7 +5,7 @@ import io
 import os
 import sys
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 
 
 def keep() -> None:

@@ -11,7 +11,7 @@ import matplotlib
 import matplotlib.style
 from matplotlib import figure
 
-from lra.formats import plain
+from lra.core.formats import plain
 
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
            '#000000')

@@ -7,8 +7,8 @@ symbols.
 
 import dataclasses
 
-from lra import mad
-from lra.errors import UserError, choose
+from lra.core import mad
+from lra.core.errors import UserError, choose
 
 # Results of tasks with more classes have no confusion matrix.
 MOST_CLASSES = 128

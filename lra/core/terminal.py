@@ -9,7 +9,7 @@ import time
 
 import tqdm
 
-from lra.system import signals
+from lra.core import signals
 
 TIME_LIMIT = 'time limit'  # a reason to stop
 _quiet = False
@@ -47,7 +47,7 @@ def bar(*, total: int, done: int = 0, what: str, unit: str = 'step'):
 class StopRequest:
   """Context in which a signal or a deadline asks for a stop between steps.
 
-  In a command the signals are those of `lra.system.signals`. Elsewhere, as in a
+  In a command the signals are those of `lra.core.signals`. Elsewhere, as in a
   notebook, they are SIGTERM and Ctrl-C, whose second one interrupts at once.
   """
 

@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from data_prep import trees
+from lra.data_prep import trees
 
 # The last number of each seed, which keeps the draws of an example apart.
 _IMAGE, _TOKENS, _ARGUMENTS, _WINDOW = range(1, 5)
@@ -107,7 +107,8 @@ def shuffled(ids_BxL: np.ndarray, indices, seed: int, step: int
   not whole stays as it is.
 
   Args:
-    ids_BxL: ids, which are codes of `data_prep.trees.TOKENS` plus 1, and 0 for
+    ids_BxL: ids, which are codes of `lra.data_prep.trees.TOKENS` plus 1, and 0
+    for
       padding.
     indices: int [B], of the examples.
     seed: the run's seed.

@@ -9,11 +9,11 @@ from typing import Annotated
 import pydantic
 from pydantic import Field
 
-from data_prep import baselines as measured
-from lra import bits, tasks
+from lra.core import bits, tasks
 from lra.data.prepared import Prepared
-from lra.records import record
-from lra.records.scores import Parts
+from lra.data_prep import baselines as measured
+from lra.schema import record
+from lra.schema.scores import Parts
 
 
 class Method(record.Record):
@@ -23,7 +23,7 @@ class Method(record.Record):
     accuracy: a fraction.
     how: how the method works.
     examples: number of test examples; None in old records and for probes.
-    correct: `lra.bits` of the right answers; None if `examples` is None.
+    correct: `lra.core.bits` of the right answers; None if `examples` is None.
     parts: see `scores.ClassificationScores`.
   """
   accuracy: record.Fraction
@@ -77,7 +77,7 @@ def of_data(task: tasks.Task, data: Prepared,
   """Returns baselines on exactly these data: name -> accuracy, a fraction.
 
   Fast baselines are computed. The others are read from the committed record of
-  `python -m data_prep --baselines` if it was made on the same data.
+  `python -m lra.data_prep --baselines` if it was made on the same data.
 
   Raises:
     UserError: the record is damaged.

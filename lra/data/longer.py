@@ -2,9 +2,9 @@
 
 import re
 
-import data_prep
-from data_prep.content import Split
-from lra.errors import UserError
+from lra import data_prep
+from lra.core.errors import UserError
+from lra.data_prep.content import Split
 
 LONGEST = 2**20  # tokens of the longest sequence to generate
 

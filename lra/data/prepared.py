@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-import data_prep
-from data_prep import content
-from data_prep.content import Split
+from lra import data_prep
+from lra.data_prep import content
+from lra.data_prep.content import Split
 
 __all__ = ['Prepared', 'Split', 'fold_val_into_train', 'load']
 
@@ -30,7 +30,7 @@ class Prepared:
 def load(task_name: str, data_dir=None, source=None) -> Prepared:
   """Reads the data set of a task, and prepares it first if necessary.
 
-  Arguments and errors are those of `data_prep.prepare`. Damaged data is an
+  Arguments and errors are those of `lra.data_prep.prepare`. Damaged data is an
   error too.
   """
   data_prep.prepare(task_name, data_dir, source)

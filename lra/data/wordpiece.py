@@ -15,11 +15,10 @@ import pathlib
 
 import numpy as np
 
-from data_prep.content import Split
-from lra import files
+from lra.core import files, hub
+from lra.core.errors import UserError
 from lra.data.prepared import Prepared
-from lra.errors import UserError
-from lra.system import hub
+from lra.data_prep.content import Split
 
 # A folder may have either; the first one counts.
 NAMES = ('tokenizer.json', 'vocab.txt')

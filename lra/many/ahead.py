@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from lra.system import signals
-from lra.system.terminal import say
+from lra.core import signals
+from lra.core.terminal import say
 
 NICENESS = 10  # lowers the priority of compiling below training
 
@@ -23,7 +23,7 @@ def compile_steps(experiment) -> None:
   Raises:
     UserError: the experiment cannot run here; the message names the field.
   """
-  from lra.training import program, rundir
+  from lra.run import program, rundir
   began = rundir.environment(experiment.folder)
   made, _ = program.make(
       experiment, dtype=began.get('dtype'), before=began).fit_train()

@@ -10,10 +10,10 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 
-from lra.config import identity
-from lra.formats import percent
-from lra.records.result import SEARCHED, Result
-from lra.sweeps.sweep import Entry, by_config
+from lra.core.formats import percent
+from lra.many.sweep import Entry, by_config
+from lra.schema import identity
+from lra.schema.result import SEARCHED, Result
 
 Setting = tuple[Entry, ...]
 
@@ -111,8 +111,8 @@ def tested(runs: Sequence[Result]) -> str:
 
   The mean of several seeds has its interval.
   """
-  from lra import formats
-  from lra.report.rows import Row
+  from lra.board.rows import Row
+  from lra.core import formats
   scored = [run for run in runs if getattr(run.test, 'examples', None)]
   if not scored:
     return ''

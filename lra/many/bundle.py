@@ -21,14 +21,13 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from data_prep import archives
-from lra import files
-from lra.config import identity
-from lra.errors import UserError
-from lra.records import result as result_lib
-from lra.sweeps import kept
-from lra.sweeps.sweep import Entry
-from lra.system import signals
+from lra.core import files, signals
+from lra.core.errors import UserError
+from lra.data_prep import archives
+from lra.many import kept
+from lra.many.sweep import Entry
+from lra.schema import identity
+from lra.schema import result as result_lib
 
 MANIFEST = 'manifest.json'
 _FILES = ('config.json', 'env.json', 'metrics.jsonl', 'result.json',

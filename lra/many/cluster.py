@@ -17,11 +17,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from lra import paths
-from lra.errors import UserError
-from lra.sweeps import runner
-from lra.system import signals
-from lra.system.terminal import say
+from lra.core import paths, signals
+from lra.core.errors import UserError
+from lra.core.terminal import say
+from lra.many import runner
 
 # How often a job may be queued again at its time limit: enough for years.
 _TIMES = 10_000

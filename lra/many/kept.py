@@ -2,8 +2,8 @@
 
 import pathlib
 
-from lra import files
-from lra.errors import UserError
+from lra.core import files
+from lra.core.errors import UserError
 
 
 def newest(folder: pathlib.Path) -> tuple[int, dict]:
@@ -14,7 +14,7 @@ def newest(folder: pathlib.Path) -> tuple[int, dict]:
 
   Returns:
     The step, 0 if there is no checkpoint, and the fields of
-    `lra.training.counters.RunCounters`, {} if they cannot be read: the run
+    `lra.run.counters.RunCounters`, {} if they cannot be read: the run
     itself will report that.
   """
   last = folder / 'checkpoints' / 'last'

@@ -12,14 +12,13 @@ import pathlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from lra import paths
-from lra.config import identity
-from lra.formats import NONE, aligned, count
-from lra.records.result import FINISHED, SEARCHED, Result
-from lra.records.store import read_runs
-from lra.sweeps import kept
-from lra.sweeps.sweep import Entry
-from lra.system import machine
+from lra.board.store import read_runs
+from lra.core import machine, paths
+from lra.core.formats import NONE, aligned, count
+from lra.many import kept
+from lra.many.sweep import Entry
+from lra.schema import identity
+from lra.schema.result import FINISHED, SEARCHED, Result
 
 # Settings that the estimate ignores. Another dtype or kernel changes the time
 # of a step, but the estimate is still useful.

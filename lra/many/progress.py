@@ -13,15 +13,15 @@ from typing import TextIO
 
 import tqdm
 
-from lra import files
-from lra.config import identity
-from lra.errors import UserError
-from lra.formats import NONE, aligned, count, percent
-from lra.records import curves
-from lra.records.result import FINISHED, Result
-from lra.records.store import read_runs
-from lra.sweeps import best
-from lra.sweeps.sweep import Entry
+from lra.board.store import read_runs
+from lra.core import files
+from lra.core.errors import UserError
+from lra.core.formats import NONE, aligned, count, percent
+from lra.many import best
+from lra.many.sweep import Entry
+from lra.run import curves
+from lra.schema import identity
+from lra.schema.result import FINISHED, Result
 
 EMPTY = MappingProxyType({})
 EVERY_SECONDS = 5

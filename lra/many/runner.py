@@ -9,12 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Collection
 
-from lra import paths
-from lra.errors import BUG
-from lra.records import result as result_lib
-from lra.records.result import Result
-from lra.sweeps import ahead, sweep
-from lra.system import machine, signals
+from lra.core import machine, paths, signals
+from lra.core.errors import BUG
+from lra.many import ahead, sweep
+from lra.schema import result as result_lib
+from lra.schema.result import Result
 
 _RUN = paths.ROOT / 'run_lra.py'
 _PR_SET_PDEATHSIG = 1

@@ -20,10 +20,10 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 
-from lra import paths
-from lra.config import grid
-from lra.errors import UserError
-from lra.records import curves
+from lra.core import paths
+from lra.core.errors import UserError
+from lra.run import curves
+from lra.schema import grid
 
 PRUNED = 'pruned by the search'  # a reason to stop
 _RANGE = re.compile(r'(log|uniform|int)\(([^,]+),([^,]+)\)')

@@ -3,7 +3,7 @@
 A study trains arms: configs that differ in what the experiment varies. Each arm
 has one line of a sweep, with `{task}` in the place of the task, so that
 `--sweep=configs/studies/transfer.toml` trains a study. Its claims compare two
-arms. `lra.studies` writes the page that answers them from records.
+arms. `lra.many` writes the page that answers them from records.
 """
 
 import pathlib
@@ -12,11 +12,11 @@ from typing import Literal
 
 import pydantic
 
-from data_prep import kinds
-from lra import files, paths, tasks
-from lra.config import grid
-from lra.errors import UserError, choose, meant
-from lra.records.record import reason
+from lra.core import files, paths, tasks
+from lra.core.errors import UserError, choose, meant
+from lra.data_prep import kinds
+from lra.schema import grid
+from lra.schema.record import reason
 
 FOLDER = pathlib.Path('configs', 'studies')
 SUFFIX = '.toml'
@@ -74,7 +74,7 @@ class Study(_Part):
       of the table, which otherwise are the tasks.
     seeds: the seeds of each arm, as a sweep writes them.
     arms, claims: see `Arm` and `Claim`.
-    draws: name of a further figure, see `lra.studies.figure`; '' for none.
+    draws: name of a further figure, see `lra.many.study_figure`; '' for none.
   """
   name: str
   title: str
@@ -101,7 +101,7 @@ def read(path: pathlib.Path) -> Study:
   """Reads a study.
 
   Args:
-    path: a TOML file; see `lra.paths.found`.
+    path: a TOML file; see `lra.core.paths.found`.
 
   Raises:
     UserError: it cannot be read, or a field is missing, unknown or wrong.
@@ -167,4 +167,4 @@ def _check_claims(study):
 
 def names() -> list[str]:
   """Returns the names of the studies of this package."""
-  return sorted(p.stem for p in (paths.ROOT / FOLDER).glob(f'*{SUFFIX}'))
+  return sorted(p.stem for p in (paths.PACKAGE / FOLDER).glob(f'*{SUFFIX}'))

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import scipy.special
 
-from lra.errors import UserError
-from lra.report import statistics
-from lra.report.rows import Row
-from lra.sweeps import progress, sweep
-from lra.sweeps import study as study_lib
-from lra.sweeps.study import Claim, Study
+from lra.board import statistics
+from lra.board.rows import Row
+from lra.core.errors import UserError
+from lra.many import progress, sweep
+from lra.many import study as study_lib
+from lra.many.study import Claim, Study
 
 # How a claim compares with the runs.
 SAME, OPPOSITE, UNSURE = 'same', 'opposite', 'not shown'
@@ -159,7 +159,7 @@ def measured_answers(study: Study, rows: Sequence[Mapping]) -> list[Answer]:
 
   Args:
     study: the study.
-    rows: see `lra.studies.page`; the first value of a row is its name.
+    rows: see `lra.many.study_page`; the first value of a row is its name.
   """
   named = {str(next(iter(row.values()))): row for row in rows}
   made = []

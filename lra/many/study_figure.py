@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib import figure, ticker
 
-from lra.formats import plain
-from lra.records.style import BASELINE, COLOURS, WIDTH, legend, saved, style
-from lra.studies.compared import Cells
-from lra.sweeps.study import Study
+from lra.core.formats import plain
+from lra.core.style import BASELINE, COLOURS, WIDTH, legend, saved, style
+from lra.many.study import Study
+from lra.many.study_compared import Cells
 
 _MARKS = 'osD^vPX*'
 _SEED = dict(linestyle='none', marker='o', markersize=4,

@@ -12,13 +12,14 @@ import os
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from lra import files, paths
-from lra.errors import UserError, choose
-from lra.formats import NONE, percent, points, significant
-from lra.report import markdown
-from lra.studies import compared, figure
-from lra.sweeps import study as study_lib
-from lra.sweeps.study import Study
+from lra.board import markdown
+from lra.core import files, paths
+from lra.core.errors import UserError, choose
+from lra.core.formats import NONE, percent, points, significant
+from lra.many import study as study_lib
+from lra.many import study_compared as compared
+from lra.many import study_figure as figure
+from lra.many.study import Study
 
 _INTRO = '''# Studies
 
@@ -84,7 +85,7 @@ def made(page: pathlib.Path, results: pathlib.Path
   folder = results / 'studies'
   contents, sections, overview = {}, [], []
   for name in study_lib.names():
-    file = paths.ROOT / study_lib.FOLDER / f'{name}{study_lib.SUFFIX}'
+    file = paths.PACKAGE / study_lib.FOLDER / f'{name}{study_lib.SUFFIX}'
     study = study_lib.read(file)
     found = compared.cells(study, file, results / 'runs') if study.arms else {}
     measured = _measured(folder / f'{name}.json')

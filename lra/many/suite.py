@@ -1,6 +1,6 @@
 """Suites: tasks, models and a grid; the same search for every model.
 
-Each line of a suite's file is a line of a sweep (`lra.sweeps.sweep`) with a
+Each line of a suite's file is a line of a sweep (`lra.many.sweep`) with a
 task in the place of the config. A line `models=` names the models:
 
   models=transformer,lightning
@@ -22,15 +22,15 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from lra import files, paths
 from lra import models as known_models
-from lra.config import grid, identity
-from lra.errors import UserError, choose
-from lra.records.result import SEARCHED
-from lra.records.search import Search
-from lra.sweeps import best, sweep
-from lra.sweeps.sweep import Entry
-from lra.system.terminal import say
+from lra.core import files, paths
+from lra.core.errors import UserError, choose
+from lra.core.terminal import say
+from lra.many import best, sweep
+from lra.many.sweep import Entry
+from lra.schema import grid, identity
+from lra.schema.result import SEARCHED
+from lra.schema.search import Search
 
 _MAX_BYTES = 2**20
 _FOLDER = pathlib.Path('configs', 'suites')
@@ -165,7 +165,7 @@ def _path(name):
     path = paths.found(_FOLDER / f'{name}.txt')
     if path.is_file():
       return path
-    known = sorted(p.stem for p in (paths.ROOT / _FOLDER).glob('*.txt'))
+    known = sorted(p.stem for p in (paths.PACKAGE / _FOLDER).glob('*.txt'))
     raise UserError(
         f'There is no suite or file {name}: {choose(name, known)}')
   return paths.found(name)

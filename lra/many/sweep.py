@@ -1,13 +1,13 @@
 """Many runs, one after another: `run_lra.py --sweep=FILE`.
 
-A study of `lra.sweeps.study` is a sweep, too. Each line of a sweep file has the
+A study of `lra.many.study` is a sweep, too. Each line of a sweep file has the
 flags of one or more runs, without their dashes:
 
   configs/transformer.py:listops_mini seeds=0-4 train.steps=[500,1000]
 
 The config comes first. Then come, in any order, seeds (`0`, `0,3` or `0-4`;
 default 0) and config fields to change. Each value in brackets is a run; several
-such fields give each combination. See lra/config/grid.py for quotes. `#` begins
+such fields give each combination. See lra/schema/grid.py for quotes. `#` begins
 a comment.
 
 One process trains all seeds of a config, and all configs of its line that share
@@ -26,17 +26,16 @@ from typing import NamedTuple
 
 from absl import flags
 
-from lra import files, paths
-from lra.config import grid, identity
-from lra.config import seeds as seeds_lib
-from lra.errors import BUG, UserError, meant
-from lra.experiment import loader
-from lra.records import result as result_lib
-from lra.records.result import Result
-from lra.report import rows
-from lra.sweeps import study
-from lra.system import signals
-from lra.system.terminal import say
+from lra.board import rows
+from lra.core import files, paths, signals
+from lra.core.errors import BUG, UserError, meant
+from lra.core.terminal import say
+from lra.many import study
+from lra.run import loader
+from lra.schema import grid, identity
+from lra.schema import result as result_lib
+from lra.schema import seeds as seeds_lib
+from lra.schema.result import Result
 
 _MAX_BYTES = 2**22  # largest sweep file: hundreds of bytes for each run
 
@@ -125,7 +124,7 @@ def _lines(path):
     text = files.read(paths.found(path), _MAX_BYTES)
   except OSError as e:
     close = meant(path.name, [
-        p.name for p in (paths.ROOT / 'configs' / 'sweeps').glob('*.txt')])
+        p.name for p in (paths.PACKAGE / 'configs' / 'sweeps').glob('*.txt')])
     raise UserError(
         f'Cannot read the sweep {path} ({e.strerror}): ' + (
             f'did you mean configs/sweeps/{close}?' if close else
@@ -185,7 +184,7 @@ def entries_of(asked: Asked, line: int) -> list[Entry]:
   Raises:
     UserError, ValueError, flags.Error: they make no config.
   """
-  from lra.experiment.experiment import resolve  # imports JAX
+  from lra.run.experiment import resolve  # imports JAX
   made = []
   for one in grid.combinations(asked.changes):
     for seed in asked.seeds:

@@ -15,8 +15,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from lra.errors import UserError, choose, explained
-from lra.system import environment, signals
+from lra.core import environment, signals
+from lra.core.errors import UserError, choose, explained
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 
@@ -57,7 +57,8 @@ def names(folder: str | os.PathLike = FOLDER) -> tuple[str, ...]:
 def register(name: str) -> Callable[[type], type]:
   """Returns a decorator that makes a mixer a model of this process.
 
-  It is for trials in a notebook: `configs.base.get_config(task, name)` makes a
+  It is for trials in a notebook: `lra.configs.base.get_config(task, name)`
+  makes a
   config of the model. The command line knows models with files only. A second
   mixer of this name replaces the first.
 

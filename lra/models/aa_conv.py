@@ -19,11 +19,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
-from lra.config import fields
+from lra import kernels
 from lra.nn import layers, state
 from lra.nn.contraction import Dense
 from lra.nn.mixer import resolve_kernel
+from lra.schema import fields
 
 FAMILY = 'dense'
 COST = 'O(L^2 D + L K D^2) time; O(L^2) memory dense, else O(L)'

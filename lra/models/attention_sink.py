@@ -12,10 +12,10 @@ Equation: softmax over { j : |i - j| <= w or j < s } of q_i k_j / sqrt(Dh)
 Source: Xiao et al. 2023, arXiv 2309.17453, section 3.2
 """
 
-from lra.config import fields
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L (w + s) D)'

@@ -20,10 +20,10 @@ Source: Zaheer et al. 2020, arXiv 2007.14062, section 2 and appendix D
 
 import zlib
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import patterns
 from lra.nn.block_sparse import PatternMixer
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L b (w + g + r) D) for blocks of b'

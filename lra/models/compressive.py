@@ -24,12 +24,12 @@ Source: Rae et al. 2020, arXiv 1911.05507, section 3, Algorithm 1
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import partials
 from lra.nn.block_sparse import neighbours
 from lra.nn.contraction import Dense
 from lra.nn.mixer import HeadMixer
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L (S + R S / c) D)'

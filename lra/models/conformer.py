@@ -17,11 +17,11 @@ Source: Gulati et al. 2020, arXiv 2005.08100, sections 2.1, 2.2, Figure 2
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import convolution, state
 from lra.nn.contraction import Dense
 from lra.nn.mixer import SoftmaxMixer
 from lra.nn.norm import LayerNorm
+from lra.schema import fields
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'

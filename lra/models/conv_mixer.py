@@ -13,9 +13,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import convolution, state
 from lra.nn.norm import LayerNorm
+from lra.schema import fields
 
 FAMILY = 'no attention'
 COST = 'O(L K D)'

@@ -17,9 +17,9 @@ Source: Lee et al. 2019, arXiv 1810.00825, eq. 9-10; Jaegle et al. 2021,
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import layers
 from lra.nn.mixer import SoftmaxMixer
+from lra.schema import fields
 
 FAMILY = 'low-rank'
 COST = 'O(L M D) time, O(L) memory'

@@ -17,8 +17,8 @@ Source: Siems et al. 2025, arXiv 2502.10297, section 3, and
 
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.models import gated_deltanet
+from lra.schema import fields
 
 FAMILY = 'state space'
 COST = 'O(n L D^2 / H) for n steps a token'

@@ -16,7 +16,7 @@ import math
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import norm
 from lra.nn.mixer import SoftmaxMixer
 from lra.nn.rotary import RotaryMixer

@@ -17,11 +17,11 @@ Source: Xiao et al. 2024, arXiv 2410.10819, section 2.2
 import flax.linen as nn
 import jax
 
-from lra.config import fields
 from lra.nn import block_sparse
 from lra.nn.mixer import SoftmaxMixer
 from lra.nn.patterns import Pattern, sliding_window
 from lra.nn.rotary import RotaryMixer
+from lra.schema import fields
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L w)'

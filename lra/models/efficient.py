@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
+from lra import kernels
 from lra.nn import layers
 from lra.nn.mixer import resolve_kernel
 

@@ -28,11 +28,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.config import fields
 from lra.nn import layers, partials
 from lra.nn.block_sparse import Heads, from_blocks, neighbours, to_blocks
 from lra.nn.mixer import HeadMixer
 from lra.nn.patterns import sliding_window
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L r D)'

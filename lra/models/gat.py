@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.config import fields
 from lra.nn import layers, partials
 from lra.nn.block_sparse import from_blocks, neighbours, to_blocks
 from lra.nn.patterns import sliding_window
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L D^2 + L w D)'

@@ -20,11 +20,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn.contraction import Dense
 from lra.nn.gated_mixer import GatedMixer
 from lra.nn.matrix_state import width_argument
 from lra.nn.short_convolution import ShortConvolution, of_heads
+from lra.schema import fields
 
 FAMILY = 'state space'
 COST = 'O(L D^2 / H)'

@@ -9,9 +9,9 @@ Equation: softmax(Q_h K_g^T / sqrt(Dh)) V_g for each head h, g = floor(h G / H),
 Source: Ainslie et al. 2023, arXiv 2305.13245, section 2.2
 """
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn.mixer import SoftmaxMixer
+from lra.schema import fields
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import kernels
+from lra import kernels
 from lra.nn import direction, norm, state_space
 from lra.nn.contraction import Dense
 from lra.nn.lower_bounds import LowerBounds

@@ -22,12 +22,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import arrays, direction, norm
 from lra.nn.contraction import Dense
 from lra.nn.matrix_state import EPS
 from lra.nn.selective_mixer import SelectiveMixer, times
 from lra.nn.short_convolution import ShortConvolution
+from lra.schema import fields
 
 FAMILY = 'state space'
 COST = 'O(L D (D + N))'

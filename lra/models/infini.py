@@ -18,9 +18,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import layers
 from lra.nn.mixer import HeadMixer
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L (S + Dh) D)'

@@ -16,11 +16,11 @@ Source: Qin et al. 2024, arXiv 2401.04658, eq. 3-4; MiniMax 2025,
 import flax.linen as nn
 import jax.numpy as jnp
 
-import kernels
-from lra.config import fields
-from lra.errors import UserError
+from lra import kernels
+from lra.core.errors import UserError
 from lra.nn import direction, layers, norm
 from lra.nn.mixer import LinearMixer
+from lra.schema import fields
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'

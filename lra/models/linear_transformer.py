@@ -4,7 +4,7 @@ Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)), phi(x) = elu(x) + 1
 Source: Katharopoulos et al. 2020, arXiv 2006.16236, eq. 5 and 7
 """
 
-import kernels
+from lra import kernels
 from lra.nn.mixer import LinearMixer
 
 FAMILY = 'linear'

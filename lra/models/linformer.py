@@ -14,8 +14,8 @@ Source: Wang et al. 2020, arXiv 2006.04768, eq. 7; sharing in section 4
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn.mixer import SoftmaxMixer
+from lra.schema import fields
 
 FAMILY = 'low-rank'
 COST = 'O(L M D) time, O(L) memory'

@@ -22,9 +22,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import arrays, layers, state_space
 from lra.nn.normalised_mixer import NormalisedMixer, ones_behind
+from lra.schema import fields
 
 FAMILY = 'linear'
 COST = 'O(L D^2 / H)'

@@ -9,9 +9,9 @@ Equation: softmax over { j : floor(j / b) = floor(i / b) } of q_i k_j / sqrt(Dh)
 Source: Tay et al. 2020 (Long Range Arena), arXiv 2011.04006, released code
 """
 
-from lra.config import fields
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L b D)'

@@ -19,10 +19,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import direction, draws, glu
 from lra.nn.dropout import drop
 from lra.nn.long_convolution import convolve
+from lra.schema import fields
 
 FAMILY = 'state space'
 COST = 'O(L D (log L + D))'

@@ -17,10 +17,10 @@ import dataclasses
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import block_sparse, layers, partials
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L w D)'

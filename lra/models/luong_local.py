@@ -19,9 +19,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import arrays, layers, partials
 from lra.nn.mixer import HeadMixer
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L D^2 + L w D)'

@@ -25,11 +25,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import direction, state
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 from lra.nn.long_convolution import convolve, exponential_sums
+from lra.schema import fields
 
 FAMILY = 'state space'
 COST = 'O(L^2 D) time, O(L D) memory'

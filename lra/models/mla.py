@@ -19,12 +19,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
-from lra.config import fields
-from lra.errors import UserError
+from lra import kernels
+from lra.core.errors import UserError
 from lra.nn import layers, norm, rotary
 from lra.nn.contraction import Dense
 from lra.nn.mixer import resolve_kernel
+from lra.schema import fields
 
 FAMILY = 'dense'
 COST = 'O(L^2 H (R + Dr)) time; O(L^2) memory dense, else O(L)'

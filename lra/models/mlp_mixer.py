@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
+from lra.schema import fields
 
 FAMILY = 'no attention'
 COST = 'O(L S D)'

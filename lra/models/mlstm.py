@@ -25,14 +25,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import direction, norm
 from lra.nn.contraction import Dense
 from lra.nn.matrix_state import EPS
 from lra.nn.normalised_mixer import NormalisedMixer
 from lra.nn.selective_mixer import times
 from lra.nn.short_convolution import ShortConvolution
+from lra.schema import fields
 
 FAMILY = 'state space'
 COST = 'O(L D^2)'

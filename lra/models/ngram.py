@@ -8,9 +8,9 @@ Equation: softmax over { j : 0 <= i - j < N } of q_i k_j / sqrt(Dh)
 Source: Chelba et al. 2020, arXiv 2001.04589
 """
 
-from lra.config import fields
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L N D)'

@@ -24,10 +24,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from kernels.softmax import dense
-from lra.config import fields
+from lra.kernels.softmax import dense
 from lra.nn import convolution, state
 from lra.nn.mixer import SoftmaxMixer
+from lra.schema import fields
 
 FAMILY = 'low-rank'
 COST = 'O(L M D + H M^3)'

@@ -24,9 +24,9 @@ Source: Choromanski et al. 2021, arXiv 2009.14794, Lemma 1, sections 2.3, 2.4;
 
 import jax.numpy as jnp
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import draws, features
+from lra.schema import fields
 
 FAMILY = 'kernel'
 COST = 'O(L M D)'

@@ -25,11 +25,11 @@ Source: Kitaev et al. 2020, arXiv 2001.04451, section 2 and eq. 2-4
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import draws, layers, partials
 from lra.nn.block_sparse import neighbours
 from lra.nn.mixer import HeadMixer
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L rounds (chunk D + log L + num_buckets D))'

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import rotary
 from lra.nn.gated_mixer import GatedMixer
 from lra.nn.matrix_state import width_argument

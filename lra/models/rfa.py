@@ -28,10 +28,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
-from lra.config import fields
-from lra.errors import UserError
+from lra import kernels
+from lra.core.errors import UserError
 from lra.nn import draws, features, layers
+from lra.schema import fields
 
 FAMILY = 'kernel'
 COST = 'O(L M D)'

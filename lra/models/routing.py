@@ -28,12 +28,12 @@ Source: Roy et al. 2020, arXiv 2003.05997, section 4.1 and algorithm 1
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import block_sparse, layers, partials
 from lra.nn.block_sparse import Heads
 from lra.nn.mixer import HeadMixer
 from lra.nn.patterns import sliding_window
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L c D + c w^2 D) for c clusters of w: O(L sqrt(L) D) at its best'

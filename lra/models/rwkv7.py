@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import kernels
+from lra import kernels
 from lra.nn import direction, layers, norm
 from lra.nn.contraction import Dense
 from lra.nn.mixer import resolve_kernel

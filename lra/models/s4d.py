@@ -25,10 +25,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import direction, glu, state_space
 from lra.nn.long_convolution import convolve, exponential_sums
+from lra.schema import fields
 
 FAMILY = 'state space'
 COST = 'O(L D (log L + N + D))'

@@ -19,11 +19,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import kernels
-from lra.config import fields
-from lra.errors import UserError
+from lra import kernels
+from lra.core.errors import UserError
 from lra.nn import direction, glu, state_space
 from lra.nn.mixer import resolve_kernel
+from lra.schema import fields
 
 FAMILY = 'state space'
 COST = 'O(L D (N + D))'

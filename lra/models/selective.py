@@ -16,9 +16,9 @@ Source: Leviathan et al. 2024, arXiv 2410.02703, section 3
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import direction, partials
 from lra.nn.mixer import HeadMixer
+from lra.schema import fields
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L D + L^2 / 128) memory'

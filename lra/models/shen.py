@@ -15,9 +15,9 @@ Source: Shen et al. 2018, arXiv 1812.01243, section 3
 import jax
 import jax.numpy as jnp
 
-import kernels
-from lra.config import fields
+from lra import kernels
 from lra.nn import features
+from lra.schema import fields
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'

@@ -10,8 +10,8 @@ Equation: (1/sqrt(L)) Q (K^T V) per head
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
 """
 
-import kernels
-from lra.errors import UserError
+from lra import kernels
+from lra.core.errors import UserError
 from lra.nn import layers
 from lra.nn.mixer import LinearMixer
 

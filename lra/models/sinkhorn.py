@@ -25,10 +25,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import draws, partials
 from lra.nn.block_sparse import from_blocks, to_blocks
 from lra.nn.mixer import HeadMixer
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L b D + (L / b)^2 b D) for blocks of b'

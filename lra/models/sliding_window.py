@@ -11,10 +11,10 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
   arXiv 2310.06825, section 2
 """
 
-from lra.config import fields
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L w D)'

@@ -11,10 +11,10 @@ token; the paper has no global tokens.
 
 import math
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
+from lra.schema import fields
 
 FAMILY = 'sparse'
 GROWTH = {'time': 1.5, 'memory': 1.5}

@@ -14,10 +14,10 @@ Equation: softmax over { j : floor(j / b) in {floor(i / b), 0} } of
 Source: Acharya et al. 2024, arXiv 2411.17116, section 2 and algorithms 1-2
 """
 
-from lra.config import fields
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern
 from lra.nn.rotary import RotaryMixer
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L b D)'

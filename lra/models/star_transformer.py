@@ -21,9 +21,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn import arrays, layers, partials
 from lra.nn.mixer import HeadMixer
+from lra.schema import fields
 
 FAMILY = 'sparse'
 COST = 'O(L T D^2)'

@@ -25,12 +25,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
-from kernels.softmax import dense
-from lra.config import fields
-from lra.errors import UserError
+from lra import kernels
+from lra.core.errors import UserError
+from lra.kernels.softmax import dense
 from lra.nn import layers
 from lra.nn.mixer import check_choices, resolve_kernel
+from lra.schema import fields
 
 FAMILY = 'dense'
 COST = ('O(L^2 D) time; O(L) memory dense and factorised_random, else '

@@ -11,7 +11,7 @@ Equation: softmax(Q K^T / sqrt(Dh)) V per head, then an output projection
 Source: Vaswani et al. 2017, arXiv 1706.03762, eq. 1 and section 3.2.2
 """
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn.mixer import BiasedMixer
 
 FAMILY = 'dense'

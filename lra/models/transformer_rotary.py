@@ -15,10 +15,10 @@ Equation: softmax(R(Q) R(K)^T / sqrt(Dh)) V per head, R rotates channel pair i
 Source: Su et al. 2021, arXiv 2104.09864, eq. 16
 """
 
-from lra.config import fields
 from lra.models import transformer
 from lra.nn import rotary
 from lra.nn.rotary import RotaryMixer
+from lra.schema import fields
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'

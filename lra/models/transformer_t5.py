@@ -16,9 +16,9 @@ Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1, and its released code
 import flax.linen as nn
 import numpy as np
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn.mixer import BiasedMixer
+from lra.schema import fields
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L) memory'

@@ -15,8 +15,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
-from kernels import axes, dispatch, meshes
+from lra import kernels
+from lra.kernels import axes, dispatch, meshes
 
 
 def einsum(spec: str, x: jax.Array, weight: jax.Array, precision=None,

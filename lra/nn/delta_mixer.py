@@ -9,18 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import kernels
-from lra.config import fields
+from lra import kernels
 from lra.nn import layers, norm, state_space
 from lra.nn.matrix_state import EPS, MatrixStateMixer, width_argument
 from lra.nn.mixer import resolve_kernel
 from lra.nn.short_convolution import ShortConvolution, of_heads
+from lra.schema import fields
 
 DT_MIN, DT_MAX = 0.001, 0.1  # range of the initial steps of the decays
 
 
 class DeltaMixer(MatrixStateMixer):
-  """Computes `kernels.delta_rule` of projections of the input.
+  """Computes `lra.kernels.delta_rule` of projections of the input.
 
   Queries, keys and values pass through a short convolution and SiLU; queries
   and keys are then scaled to length 1. A subclass may add decays with

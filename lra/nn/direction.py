@@ -15,8 +15,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
 from lra.nn.mixer import check_choices
+from lra.schema import fields
 
 CHOICES = ('causal', 'bidirectional', 'alternating')
 

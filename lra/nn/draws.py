@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-import kernels
+from lra import kernels
 
 # Name of this scheme in records. In runs whose record names no scheme, one key
 # served a whole microbatch.

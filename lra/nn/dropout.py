@@ -17,7 +17,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
+from lra import kernels
 from lra.nn import draws
 
 LEVELS = 2**16

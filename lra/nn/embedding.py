@@ -13,8 +13,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
-from kernels import axes, dispatch
+from lra import kernels
+from lra.kernels import axes, dispatch
 from lra.nn import arrays
 
 SMALL = 512  # most ids for the matmul, which costs too much with more

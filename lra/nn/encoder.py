@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import kernels
-from kernels.meshes import SEQUENCE_AXIS
-from lra.errors import UserError
+from lra import kernels
+from lra.core.errors import UserError
+from lra.kernels.meshes import SEQUENCE_AXIS
 from lra.nn import direction
 from lra.nn import norm as norms
 from lra.nn.dropout import Dropout

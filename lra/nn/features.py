@@ -14,7 +14,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-import kernels
+from lra import kernels
 from lra.nn import contraction, layers
 from lra.nn.mixer import HeadMixer
 

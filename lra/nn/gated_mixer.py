@@ -11,14 +11,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
+from lra import kernels
 from lra.nn import layers, norm
 from lra.nn.matrix_state import EPS, MatrixStateMixer
 from lra.nn.mixer import resolve_kernel
 
 
 class GatedMixer(MatrixStateMixer):
-  """Computes `kernels.gated_linear_attention` of projections of the input.
+  """Computes `lra.kernels.gated_linear_attention` of projections of the input.
 
   A bidirectional mixer runs the recurrence once from each end, with the same
   parameters, and sums both before it normalises the heads.
@@ -49,7 +49,7 @@ class GatedMixer(MatrixStateMixer):
         returns q, k [B, L, H, N], v [B, L, H, E] and log decays [B, L, H] or
         [B, L, H, N].
       mask_BxL: True = token.
-      scale: see `kernels.gated_linear_attention`.
+      scale: see `lra.kernels.gated_linear_attention`.
     """
     run = functools.partial(
         kernels.sharded(kernels.gated_linear_attention), scale=scale,

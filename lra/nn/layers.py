@@ -15,8 +15,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
-from lra.errors import UserError
+from lra import kernels
+from lra.core.errors import UserError
 from lra.nn import arrays, contraction
 
 KERNEL_INIT = nn.initializers.xavier_uniform()
@@ -111,7 +111,7 @@ def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
   Returns:
     (qkv [B, L, 3, H, Dh] in `dtype`, biases float32 [3, H, Dh] or None). The
     biases are already added to qkv, but as constants: the kernel receives them
-    and computes their gradient; see `kernels.linear_attention_packed`.
+    and computes their gradient; see `lra.kernels.linear_attention_packed`.
   """
   heads = num_heads, head_width(qkv_width, num_heads)
   weights, biases = zip(*(

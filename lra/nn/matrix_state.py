@@ -9,9 +9,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import direction, layers
+from lra.schema import fields
 
 EPS = 1e-5  # epsilon of the heads' norms, as in the papers' released code
 

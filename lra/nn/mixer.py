@@ -12,10 +12,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
-from lra.config import fields
-from lra.errors import UserError, choose
+from lra import kernels
+from lra.core.errors import UserError, choose
 from lra.nn import draws, layers
+from lra.schema import fields
 
 
 class HeadMixer(nn.Module):
@@ -99,7 +99,7 @@ class HeadMixer(nn.Module):
     """Returns the kernel that runs for x [B, length, width].
 
     A mixer without `op` runs 'xla'. A subclass may add needs; see
-    `kernels.resolve`.
+    `lra.kernels.resolve`.
 
     Raises:
       UserError: the kernel is unknown or cannot run here.
@@ -234,7 +234,7 @@ def check_choices(mixer: nn.Module) -> None:
 
 def resolve_kernel(op: str, kernel: str, shape: tuple[int, ...],
                    dtype: jnp.dtype, **needs) -> str:
-  """Calls `kernels.resolve`; its errors name `config.model.kernel`.
+  """Calls `lra.kernels.resolve`; its errors name `config.model.kernel`.
 
   Raises:
     UserError: the kernel is unknown or cannot run here.

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
+from lra import kernels
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 

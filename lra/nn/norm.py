@@ -28,8 +28,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
-from kernels import axes, dispatch, meshes
+from lra import kernels
+from lra.kernels import axes, dispatch, meshes
 from lra.nn import arrays
 
 EPS = 1e-6

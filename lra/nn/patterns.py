@@ -3,14 +3,14 @@
 One `Pattern` configures the computation (`lra.nn.block_sparse`) and can return
 the boolean [L, L] matrix. To draw a model's pattern as a PNG:
 
-  python -m lra.costs.patterns --model=bigbird --length=1024 --out=bigbird.png
+  python -m tools.patterns --model=bigbird --length=1024 --out=bigbird.png
 """
 
 import dataclasses
 
 import numpy as np
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 
 # Names of the values of `Pattern.kinds`; 0 means "does not see".
 KINDS = ('none', 'window', 'global', 'summary', 'random')

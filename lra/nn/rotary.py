@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn.mixer import HeadMixer
 
 BASE = 10_000.0

@@ -14,10 +14,10 @@ G groups of heads that share B and C, N number of states of a channel.
 import jax
 import jax.numpy as jnp
 
-from lra.config import fields
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import state_space
 from lra.nn.gated_mixer import GatedMixer
+from lra.schema import fields
 
 
 class SelectiveMixer(GatedMixer):

@@ -13,7 +13,7 @@ import inspect
 
 import flax.linen as nn
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 
 
 def state_size(mixer: nn.Module, width: int, length: int) -> int | None:

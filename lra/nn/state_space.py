@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import contraction
 
 DISCRETISATIONS = ('zoh', 'bilinear')

@@ -8,7 +8,7 @@ step and the loop depend on none of them.
 import importlib
 import pathlib
 
-from lra.errors import UserError, choose
+from lra.core.errors import UserError, choose
 from lra.objectives.base import Objective
 
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lra.core.tasks import Task
 from lra.data.prepared import Split
 from lra.nn.encoder import Encoder
-from lra.tasks import Task
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ arXiv 2310.02980. As in `masked`, pixels are classes.
 
 import numpy as np
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.objectives import masked
 
 

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from data_prep import parts
-from lra import bits
+from lra.core import bits
+from lra.core.errors import UserError
+from lra.core.tasks import MOST_CLASSES
 from lra.data import augment, batches
-from lra.errors import UserError
+from lra.data_prep import parts
 from lra.nn import heads
 from lra.objectives import base
-from lra.tasks import MOST_CLASSES
 
 
 class Objective(base.Objective):

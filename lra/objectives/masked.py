@@ -9,7 +9,7 @@ sequence hides at least one token, so that no batch is without a loss.
 
 import numpy as np
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import heads
 from lra.objectives import token_classification
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from lra.core.errors import UserError
 from lra.data import batches
-from lra.errors import UserError
 from lra.nn import heads
 from lra.objectives import classification
 

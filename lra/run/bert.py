@@ -14,9 +14,8 @@ import re
 
 import numpy as np
 
-from lra import files
-from lra.errors import UserError
-from lra.system import hub
+from lra.core import files, hub
+from lra.core.errors import UserError
 
 # How `config.init_source` begins if `init_from` is a BERT.
 _PREFIX = 'bert-'

@@ -1,6 +1,6 @@
 """Checks a config against its declaration, before any work is done.
 
-The declaration is `lra.config.fields` and the arguments of each mixer.
+The declaration is `lra.schema.fields` and the arguments of each mixer.
 """
 
 import dataclasses
@@ -11,10 +11,11 @@ import numpy as np
 from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference
 
-from configs.protocols import PROTOCOLS
-from lra import models, paths, tasks
-from lra.config.fields import COUNT, FIELDS, MANY, Field
-from lra.errors import UserError, choose
+from lra import models
+from lra.configs.protocols import PROTOCOLS
+from lra.core import paths, tasks
+from lra.core.errors import UserError, choose
+from lra.schema.fields import COUNT, FIELDS, MANY, Field
 
 # Fields that a group of `config.optim.groups` may override.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
@@ -45,7 +46,7 @@ def check(config) -> None:
   for name in flat:
     if name not in FIELDS and not name.startswith('model.'):
       raise UserError(
-          f'config.{name} is unknown: declare it in lra/config/fields.py.')
+          f'config.{name} is unknown: declare it in lra/schema/fields.py.')
   check_arguments(models.mixer(config.model.name), config.model.name, {
       name.removeprefix('model.'): value for name, value in flat.items()
       if name.startswith('model.')})

@@ -19,13 +19,12 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from lra import files
-from lra.errors import UserError
-from lra.system import distributed
-from lra.system.distributed import is_leader
-from lra.system.terminal import say
-from lra.training import checkpoint_io
-from lra.training.checkpoint_io import Damaged
+from lra.core import distributed, files
+from lra.core.distributed import is_leader
+from lra.core.errors import UserError
+from lra.core.terminal import say
+from lra.run import checkpoint_io
+from lra.run.checkpoint_io import Damaged
 
 # Version of the names and shapes in a checkpoint. Version 1 had other names of
 # layers; version 2 had no checksums.

@@ -17,9 +17,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from lra import files
-from lra.errors import UserError
-from lra.system import distributed, machine
+from lra.core import distributed, files, machine
+from lra.core.errors import UserError
 
 OTHER = 'its content has changed since it was saved'
 # Beginnings of storage errors that do not mean damage.

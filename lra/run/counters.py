@@ -5,10 +5,10 @@ import math
 import pathlib
 import time
 
-from lra.errors import UserError
-from lra.system import machine
-from lra.training.checkpoint import Checkpoints
-from lra.training.program import Program
+from lra.core import machine
+from lra.core.errors import UserError
+from lra.run.checkpoint import Checkpoints
+from lra.run.program import Program
 
 # Fields that checkpoints of earlier versions lack.
 _LATER = {'peak_memory_bytes', 'guessing_since', 'guessing_step'}

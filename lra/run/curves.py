@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib import figure
 
-from lra import files
-from lra.config import fields, identity
-from lra.errors import UserError
-from lra.formats import plain
-from lra.records import result
-from lra.records.style import (
+from lra.core import files
+from lra.core.errors import UserError
+from lra.core.formats import plain
+from lra.core.style import (
   BASELINE,
   COLOURS,
   DASHES,
@@ -23,6 +21,7 @@ from lra.records.style import (
   saved,
   style,
 )
+from lra.schema import fields, identity, result
 
 LEARNT = 0.95  # validation accuracy from which a task counts as learnt
 _LONGEST = 90  # most letters of a line's name
@@ -202,7 +201,7 @@ def plot_runs(folders: Sequence[pathlib.Path],
               out: str | os.PathLike) -> None:
   """Writes the validation accuracies of runs against steps, atomically.
 
-  Runs of one experiment (`lra.config.identity`) that differ in their seed
+  Runs of one experiment (`lra.schema.identity`) that differ in their seed
   share a line. The line is their mean, at the steps that all of them have. A
   band reaches from the least to the largest. Records do not hold the curve:
   each is a diamond at the step of its tested parameters.

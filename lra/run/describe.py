@@ -7,9 +7,9 @@ import sys
 import textwrap
 
 from lra import models
-from lra.config import identity
-from lra.config.fields import COUNT, FIELDS, LARGEST, MANY, Field
-from lra.experiment import check
+from lra.run import check
+from lra.schema import identity
+from lra.schema.fields import COUNT, FIELDS, LARGEST, MANY, Field
 
 _WIDTH = 76
 # Limits of the machine, not of the field: they are not printed.

@@ -15,14 +15,15 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from configs import base
-from lra import models, objectives, paths, tasks
-from lra.config import identity
-from lra.errors import UserError
-from lra.experiment import bert, check, loader, source, vocabulary
+from lra import models, objectives
+from lra.configs import base
+from lra.core import paths, tasks
+from lra.core.errors import UserError
+from lra.core.tasks import Task
 from lra.nn import state
 from lra.nn.encoder import Encoder
-from lra.tasks import Task
+from lra.run import bert, check, loader, source, vocabulary
+from lra.schema import identity
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
-from lra.training import optim
-from lra.training.program import Program
+from lra.run import optim
+from lra.run.program import Program
 
 
 def at_length(made: Program, length: int) -> Program:

@@ -16,12 +16,11 @@ from collections.abc import Collection
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from lra import files, paths
-from lra.config.fields import FIELDS
-from lra.config.synonyms import FIELD_OF
-from lra.errors import UserError, explained, meant
-from lra.experiment import check
-from lra.system import signals
+from lra.core import files, paths, signals
+from lra.core.errors import UserError, explained, meant
+from lra.run import check
+from lra.schema.fields import FIELDS
+from lra.schema.synonyms import FIELD_OF
 
 _FORM = ('--config has the form configs/<model>.py:<task>, and --list shows '
          'the models and tasks')
@@ -107,7 +106,7 @@ def _get_config(path):
   try:
     code = files.read(path)
   except OSError as e:
-    known = [p.stem for p in (paths.ROOT / 'configs').glob('*.py')]
+    known = [p.stem for p in (paths.PACKAGE / 'configs').glob('*.py')]
     close = meant(pathlib.Path(path).stem, sorted(known))
     raise UserError(
         f'{path} cannot be read ({e.strerror}): ' + (
@@ -163,7 +162,7 @@ def _check_section(name, value, section):
 def likeliest(name: str, names: Collection[str]) -> str:
   """Returns the field that a wrong name is likeliest to mean, or ''.
 
-  A name of other programs (`lra.config.synonyms`) comes first if no field has
+  A name of other programs (`lra.schema.synonyms`) comes first if no field has
   it, then the fields of the same group, then all others.
 
   Args:

@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 
 SECONDS = 5  # most CPU time for all expressions of a config
 _COMMAND = '''

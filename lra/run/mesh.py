@@ -18,11 +18,11 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from kernels.axes import BATCH_AXES
-from kernels.meshes import SEQUENCE_AXIS
-from lra.errors import UserError
-from lra.experiment.experiment import Experiment
-from lra.system import distributed
+from lra.core import distributed
+from lra.core.errors import UserError
+from lra.kernels.axes import BATCH_AXES
+from lra.kernels.meshes import SEQUENCE_AXIS
+from lra.run.experiment import Experiment
 
 AXES = (*BATCH_AXES, SEQUENCE_AXIS)
 DATA, FSDP = BATCH_AXES

@@ -15,10 +15,9 @@ import numpy as np
 import optax
 from optax import contrib
 
-import kernels
-from lra import models
-from lra.errors import UserError
-from lra.training import matching
+from lra import kernels, models
+from lra.core.errors import UserError
+from lra.run import matching
 
 
 def rsqrt(step, *, base: float, warmup: int):

@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lra.config import identity
 from lra.data import prepared
-from lra.experiment import vocabulary
+from lra.run import vocabulary
+from lra.schema import identity
 
 # Fields that compiled steps take as arguments or do not use.
 _GIVEN = ('seed', 'data_dir', 'train.learning_rate', 'train.weight_decay',

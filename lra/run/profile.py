@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import jax
 
-from lra.errors import UserError
-from lra.system.terminal import say
+from lra.core.errors import UserError
+from lra.core.terminal import say
 
 STEP = 'update'  # name of an update in a trace; its number is `step_num`
 

@@ -12,12 +12,12 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from lra.core import jax_settings
 from lra.data import batches, prepared
-from lra.experiment.experiment import Experiment
 from lra.objectives import Objective
-from lra.system import jax_settings
-from lra.training import mesh, optim, step
-from lra.training import sizes as sizes_lib
+from lra.run import mesh, optim, step
+from lra.run import sizes as sizes_lib
+from lra.run.experiment import Experiment
 
 # How many batches may be dispatched before the first of them is done. This is
 # enough to hide the time to make a batch. A stop then takes a step or two.
@@ -31,7 +31,7 @@ class Program:
   Attributes:
     experiment: the experiment.
     model: maps the objective's inputs to its outputs.
-    mesh: the devices, from `lra.training.mesh.make`.
+    mesh: the devices, from `lra.run.mesh.make`.
     dtype: the compute dtype, 'float32' or 'bfloat16'.
     sizes: the batch sizes that steps are compiled for.
   """

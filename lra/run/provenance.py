@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 import jax
 
-from lra import files, models
-from lra.errors import UserError
-from lra.experiment.experiment import Experiment
+from lra import models
+from lra.core import files, machine
+from lra.core.errors import UserError
+from lra.core.terminal import say
 from lra.nn import draws
-from lra.records import result
-from lra.system import machine
-from lra.system.terminal import say
-from lra.training.process_cache import ProcessCache
-from lra.training.program import Program, count_parameters
+from lra.run.experiment import Experiment
+from lra.run.process_cache import ProcessCache
+from lra.run.program import Program, count_parameters
+from lra.schema import result
 
 _NAMED = 3  # most run directories in a message
 # Ends of the warning that a model file was edited after a run.
@@ -76,7 +76,7 @@ def of_files(experiment: Experiment, recorded: bool = False) -> dict:
 
   Returns:
     `git_commit`, `git_dirty`, `git_published`, `model_sha256`,
-    `config_sha256`; see `lra.records.result.Result`.
+    `config_sha256`; see `lra.schema.result.Result`.
   """
   made_by = {'model': _file_of(experiment.config.model.name),
              'config': experiment.config_file}

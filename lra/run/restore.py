@@ -6,14 +6,14 @@ import jax
 from absl import logging
 from ml_collections import ConfigDict
 
-from lra import files
-from lra.config import fields
-from lra.errors import UserError
-from lra.experiment.experiment import resolve
-from lra.experiment.source import place
-from lra.training import mesh, program, rundir, weights
-from lra.training.checkpoint import Checkpoints
-from lra.training.counters import RunCounters, scored_of
+from lra.core import files
+from lra.core.errors import UserError
+from lra.run import mesh, program, rundir, weights
+from lra.run.checkpoint import Checkpoints
+from lra.run.counters import RunCounters, scored_of
+from lra.run.experiment import resolve
+from lra.run.source import place
+from lra.schema import fields
 
 
 def data(folder: pathlib.Path) -> tuple[str | None, str | None]:

@@ -8,14 +8,13 @@ import pathlib
 import time
 from collections.abc import Sequence
 
-from lra import files
-from lra.config import identity
-from lra.errors import UserError
-from lra.files import read_json, write_json
-from lra.records import result
-from lra.records.result import Result
-from lra.system.terminal import say
-from lra.training import writers
+from lra.core import files
+from lra.core.errors import UserError
+from lra.core.files import read_json, write_json
+from lra.core.terminal import say
+from lra.run import writers
+from lra.schema import identity, result
+from lra.schema.result import Result
 
 # Another machine may see a new file only after so many seconds.
 APPEARS_SECONDS = 5

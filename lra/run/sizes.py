@@ -16,11 +16,11 @@ from typing import Any
 
 import jax
 
-from lra.errors import UserError
-from lra.experiment import check
-from lra.experiment.experiment import Experiment
-from lra.system import machine
-from lra.system.terminal import say
+from lra.core import machine
+from lra.core.errors import UserError
+from lra.core.terminal import say
+from lra.run import check
+from lra.run.experiment import Experiment
 
 # Examples of an evaluation batch on an accelerator, if memory allows.
 EVAL_BATCH = 256

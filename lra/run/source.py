@@ -4,11 +4,11 @@
 import pathlib
 import re
 
-from lra import files, paths
-from lra.config import grid, identity
-from lra.config.fields import FIELDS
-from lra.errors import UserError, meant
-from lra.experiment import bert, loader
+from lra.core import files, paths
+from lra.core.errors import UserError, meant
+from lra.run import bert, loader
+from lra.schema import grid, identity
+from lra.schema.fields import FIELDS
 
 
 def experiment(config):
@@ -20,7 +20,7 @@ def experiment(config):
   Raises:
     UserError, flags.Error: the words make no config.
   """
-  from lra.experiment.experiment import resolve  # imports this file
+  from lra.run.experiment import resolve  # imports this file
   if config.pretrain.objective:
     return resolve(_first_phase(config))
   if not identity.names_config(config.init_from):

@@ -20,7 +20,7 @@ from lra.nn import draws
 from lra.nn.encoder import MIXER_STD
 from lra.nn.norm import STATS
 from lra.objectives.base import Objective
-from lra.training import mesh, optim
+from lra.run import mesh, optim
 
 INIT, DROPOUT = 0, 1  # random streams
 

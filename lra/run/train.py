@@ -8,14 +8,14 @@ from concurrent import futures
 
 import jax
 
-from lra.errors import UserError
-from lra.experiment.experiment import Experiment
-from lra.records.result import Result
-from lra.system import distributed, machine, signals
-from lra.system.distributed import is_leader, is_multiprocess
-from lra.system.terminal import TIME_LIMIT, StopRequest, bar, say
-from lra.training.process_cache import ProcessCache
-from lra.training.trainer import Diverged, Trainer
+from lra.core import distributed, machine, signals
+from lra.core.distributed import is_leader, is_multiprocess
+from lra.core.errors import UserError
+from lra.core.terminal import TIME_LIMIT, StopRequest, bar, say
+from lra.run.experiment import Experiment
+from lra.run.process_cache import ProcessCache
+from lra.run.trainer import Diverged, Trainer
+from lra.schema.result import Result
 
 MOST = 16  # most runs at the same time, by default
 

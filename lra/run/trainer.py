@@ -11,32 +11,31 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from lra import files
-from lra.config import identity
-from lra.data import batches, longer, prepared
+from lra.core import distributed, files, machine, signals
+from lra.core.distributed import SharedStop, is_leader, is_multiprocess
+from lra.core.errors import UserError
+from lra.core.terminal import StopRequest, bar, say
+from lra.data import baselines, batches, longer, prepared
 from lra.data.prefetch import Prefetch
-from lra.errors import UserError
-from lra.experiment import source, vocabulary
-from lra.experiment.experiment import Experiment
-from lra.records import baselines
-from lra.records.result import Result
-from lra.system import distributed, machine, signals
-from lra.system.distributed import SharedStop, is_leader, is_multiprocess
-from lra.system.terminal import StopRequest, bar, say
-from lra.training import (
-    extrapolation,
-    mesh,
-    optim,
-    profile,
-    program,
-    provenance,
-    rundir,
-    warm_start,
+from lra.run import (
+  extrapolation,
+  mesh,
+  optim,
+  profile,
+  program,
+  provenance,
+  rundir,
+  source,
+  vocabulary,
+  warm_start,
 )
-from lra.training.checkpoint import Checkpoints
-from lra.training.counters import RunCounters, at_guessing, scored_of
-from lra.training.process_cache import ProcessCache, step_key
-from lra.training.sizes import is_cpu
+from lra.run.checkpoint import Checkpoints
+from lra.run.counters import RunCounters, at_guessing, scored_of
+from lra.run.experiment import Experiment
+from lra.run.process_cache import ProcessCache, step_key
+from lra.run.sizes import is_cpu
+from lra.schema import identity
+from lra.schema.result import Result
 
 
 class Diverged(Exception):
@@ -473,7 +472,7 @@ class Trainer:
           distributed.all_gather(fields['peak_memory_bytes']).max())
     path = self.run.metrics_path
     if is_leader() and path.exists():
-      from lra.records import curves  # imports matplotlib, which takes a second
+      from lra.run import curves  # imports matplotlib, which takes a second
       try:
         points = curves.read(path)
         fields['learnt_step'] = curves.learnt_step(points)

@@ -8,13 +8,13 @@ import time
 
 import numpy as np
 
+from lra.core import machine, signals
+from lra.core.formats import gib, quantity
+from lra.core.terminal import StopRequest, say
 from lra.data import prepared
-from lra.experiment.experiment import Experiment
-from lra.formats import gib, quantity
-from lra.system import machine, signals
-from lra.system.terminal import StopRequest, say
-from lra.training.sizes import is_cpu
-from lra.training.trainer import Trainer
+from lra.run.experiment import Experiment
+from lra.run.sizes import is_cpu
+from lra.run.trainer import Trainer
 
 STEPS, BATCHES = 10, 2
 # No step begins after so many seconds, but one is always made.

@@ -6,9 +6,9 @@ can be evaluated and exported without the folder it was read from.
 
 import pathlib
 
+from lra.core.errors import UserError
 from lra.data import prepared, wordpiece
-from lra.errors import UserError
-from lra.experiment import bert, source
+from lra.run import bert, source
 
 
 def fingerprint(config) -> str:

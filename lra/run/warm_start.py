@@ -1,7 +1,7 @@
 """Starts a run from the parameters of another.
 
 The config names the source: `config.init_from` or `config.pretrain`. Or the
-source is a BERT in a folder of Hugging Face; see `lra.experiment.bert`.
+source is a BERT in a folder of Hugging Face; see `lra.run.bert`.
 `config.init_rules` decides for each array of the new model. The first rule
 whose regular expression matches the whole name counts. It names an array of the
 source, or is None for a fresh array. Names are like
@@ -18,10 +18,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from lra.errors import UserError
-from lra.experiment import bert, source
-from lra.training import matching, optim, restore
-from lra.training.program import Program
+from lra.core.errors import UserError
+from lra.run import bert, matching, optim, restore, source
+from lra.run.program import Program
 
 _SAME = ('.*', r'\g<0>')  # the rule of a config without rules
 # Those after a first phase: the head is fresh.

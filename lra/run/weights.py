@@ -12,10 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from lra import files
-from lra.errors import UserError
-from lra.system import hub
-from lra.training import checkpoint_io
+from lra.core import files, hub
+from lra.core.errors import UserError
+from lra.run import checkpoint_io
 
 NAME = 'model.safetensors'
 _ABOUT = 'lra'  # the name of our metadata

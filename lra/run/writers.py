@@ -18,10 +18,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from lra import files, paths
-from lra.config import identity
-from lra.errors import UserError, choose
-from lra.system.terminal import say
+from lra.core import files, paths
+from lra.core.errors import UserError, choose
+from lra.core.terminal import say
+from lra.schema import identity
 
 _LONGEST = 300  # most characters of an error of another library
 Point = Mapping[str, Any]  # `step`, `split` and numbers

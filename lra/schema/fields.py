@@ -2,7 +2,7 @@
 
 `configs/base.py` makes configs from these declarations, and runs are checked
 against them. A field declared after the first records is left out of a run's
-hash if its value describes earlier versions; see `lra.config.identity`.
+hash if its value describes earlier versions; see `lra.schema.identity`.
 
 The other arguments of a mixer are not here: the class `Mixer` of
 `lra/models/<config.model.name>.py` declares them, with their ranges
@@ -64,7 +64,7 @@ FIELDS = {
     'seed': Field(
         0, 'Seed of the initial parameters, the order of the examples and '
         'dropout.', low=0, high=COUNT),
-    'task': Field(str, 'Name of a task of lra/tasks.py.'),
+    'task': Field(str, 'Name of a task of lra/core/tasks.py.'),
     'protocol': Field(str, 'The protocol that set the fields of this config.',
                       letters='[a-z0-9_]'),
     'objective': Field(

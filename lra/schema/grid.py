@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 
 _CLOSING = {'(': ')', '[': ']', '{': '}'}
 # A text in quotes, a character after a backslash, characters without a special

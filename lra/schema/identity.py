@@ -3,7 +3,7 @@
 Two configs have the same identity if they differ in MACHINE_FIELDS only. Their
 runs share a row of the leaderboard, as do runs that differ in FITTING_FIELDS.
 The identity does not change when the code gains a field: a field declared after
-the first records (`lra.config.fields`) is left out if its value describes
+the first records (`lra.schema.fields`) is left out if its value describes
 earlier versions.
 """
 
@@ -13,7 +13,7 @@ import pathlib
 import re
 from typing import Any
 
-from lra.config import fields
+from lra.schema import fields
 
 # Fields that describe a machine or a repetition, not an experiment.
 MACHINE_FIELDS = ('seed', 'data_dir', 'init_from', 'tokenizer', 'mesh')

@@ -14,9 +14,9 @@ from typing import Annotated, TypeVar
 import pydantic
 from pydantic import AfterValidator, Field
 
-from lra import files, tasks
-from lra.errors import UserError
-from lra.formats import plain
+from lra.core import files, tasks
+from lra.core.errors import UserError
+from lra.core.formats import plain
 
 # A record has some kilobytes: a larger file is no record.
 MAX_BYTES = 2**20

@@ -8,34 +8,34 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import AfterValidator, Field
 
-from lra import files, tasks
-from lra.config import identity
-from lra.config.fields import FIELDS
-from lra.errors import UserError
-from lra.formats import plain
-from lra.records.record import (
-    MOST,
-    Amount,
-    Count,
-    Digest,
-    File,
-    Fraction,
-    Length,
-    Name,
-    Record,
-    TaskName,
-    Text,
-    read_record,
-    reason,
+from lra.core import files, tasks
+from lra.core.errors import UserError
+from lra.core.formats import plain
+from lra.schema import identity
+from lra.schema.fields import FIELDS
+from lra.schema.record import (
+  MOST,
+  Amount,
+  Count,
+  Digest,
+  File,
+  Fraction,
+  Length,
+  Name,
+  Record,
+  TaskName,
+  Text,
+  read_record,
+  reason,
 )
-from lra.records.scores import (
-    CLASSIFICATION,
-    CLASSIFIERS,
-    ClassificationScores,
-    LongerScores,
-    Scores,
+from lra.schema.scores import (
+  CLASSIFICATION,
+  CLASSIFIERS,
+  ClassificationScores,
+  LongerScores,
+  Scores,
 )
-from lra.records.search import MOST_TRIED, Search
+from lra.schema.search import MOST_TRIED, Search
 
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')

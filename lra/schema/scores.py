@@ -6,8 +6,8 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from lra import bits
-from lra.records.record import MOST, Count, Fraction, Record, Text
+from lra.core import bits
+from lra.schema.record import MOST, Count, Fraction, Record, Text
 
 CLASSIFICATION = 'classification'
 # Objectives with scores of classes.
@@ -44,14 +44,14 @@ class ClassificationScores(Scores):
       over the classes.
     confusion: [C, C], number of examples of each true class (rows) with each
       predicted class (columns); [] if the task has more than
-      `lra.tasks.MOST_CLASSES` classes.
+      `lra.core.tasks.MOST_CLASSES` classes.
     counted: number of examples that were scored; only without a confusion.
     parts: property of the examples -> its value -> the examples with it; only
       for the test split of some tasks.
     agreement: name of a simple rule -> share of the examples on which it gives
       the same class, right or wrong.
     correct: whether the class of each example is right, in the order of the
-      prepared data, see `lra.bits`; '' if it was not kept.
+      prepared data, see `lra.core.bits`; '' if it was not kept.
   """
   loss: Annotated[float, Field(ge=0, le=1e300)]
   accuracy: Fraction

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
-from lra.config import identity
-from lra.records.record import MOST, Count, Fraction, Record, Text
+from lra.schema import identity
+from lra.schema.record import MOST, Count, Fraction, Record, Text
 
 MOST_TRIED = 1000  # most settings of a search
 
@@ -26,7 +26,7 @@ class Search(Record):
     scores: pairs of a setting, {field: value}, and its validation accuracy;
       None if its loss was not finite, or if it was pruned.
     sampler: 'grid' tries all values; 'tpe' draws from them, see
-      `lra.sweeps.search`.
+      `lra.many.search`.
     pruned: number of settings whose runs were stopped early.
   """
   tried: Annotated[int, Field(ge=1, le=MOST_TRIED)]

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 
-from lra.config import grid
-from lra.config.fields import COUNT
-from lra.errors import UserError
+from lra.core.errors import UserError
+from lra.schema import grid
+from lra.schema.fields import COUNT
 
 MOST = 1000  # most seeds of a command
 _LONGEST = 60  # most characters of seeds in a message

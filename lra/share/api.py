@@ -9,14 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from data_prep import encode
-from lra import bits
+from lra.core import bits, hub
+from lra.core.errors import UserError, choose
+from lra.core.terminal import say
 from lra.data import batches, longer, prepared
-from lra.errors import UserError, choose
-from lra.experiment import vocabulary
-from lra.system import hub
-from lra.system.terminal import say
-from lra.training import extrapolation, int8, program, provenance, restore
+from lra.data_prep import encode
+from lra.run import extrapolation, program, provenance, restore, vocabulary
+from lra.share import int8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +123,7 @@ class Trained:
             bits.unpack(further['correct'], len(examples)))
 
   def quantised(self) -> 'Trained':
-    """Returns the model with int8 dense layers; see `lra.training.int8`.
+    """Returns the model with int8 dense layers; see `lra.share.int8`.
 
     Raises:
       UserError: Qwix is not installed.

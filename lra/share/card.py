@@ -6,12 +6,12 @@ are written as JSON, which YAML includes.
 
 import json
 
-from lra import tasks
-from lra.formats import count, percent
-from lra.records.result import Result
-from lra.report import catalogue
-from lra.report.markdown import code, escape, table
-from lra.report.rows import Row
+from lra.board import catalogue
+from lra.board.markdown import code, escape, table
+from lra.board.rows import Row
+from lra.core import tasks
+from lra.core.formats import count, percent
+from lra.schema.result import Result
 
 # License of this project. Its user may release a model under another one.
 LICENSE = 'apache-2.0'

@@ -27,10 +27,10 @@ import flax.traverse_util
 import jax
 import jax.numpy as jnp
 
-from lra import paths
-from lra.errors import UserError
+from lra.core import paths
+from lra.core.errors import UserError
 from lra.nn import layers
-from lra.training.program import Program
+from lra.run.program import Program
 
 _LAYERS = nn.Dense, layers.Projection
 # Qwix maps the largest absolute value to 127.5, half way between two integers.

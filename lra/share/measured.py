@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from lra import files
-from lra.system import machine
+from lra.core import files, machine
 
 
 def write(out: pathlib.Path, name: str, rows: list[dict], flag: str) -> str:
@@ -20,7 +19,7 @@ def write(out: pathlib.Path, name: str, rows: list[dict], flag: str) -> str:
     out: folder of the results.
     name: name of the study.
     rows: the rows of its table; keys are headings with units.
-    flag: the flag of `python -m lra.costs` that measured them.
+    flag: the flag of `python -m tools` that measured them.
 
   Raises:
     UserError: the folder cannot be written.
@@ -33,7 +32,7 @@ def write(out: pathlib.Path, name: str, rows: list[dict], flag: str) -> str:
           'device': machine.device_name(), 'jax': jax.__version__,
           'date': datetime.datetime.now(datetime.UTC).date().isoformat()},
       'commit': state['git_commit'] and state['git_commit'] + changed,
-      'command': ' '.join(['python -m lra.costs', flag])}, indent=1) + '\n'
+      'command': ' '.join(['python -m tools', flag])}, indent=1) + '\n'
   files.write_all({out / 'studies' / f'{name}.json': text.encode()})
   return text
 

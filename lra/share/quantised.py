@@ -8,13 +8,12 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from lra import api
-from lra.costs import studies
-from lra.experiment import vocabulary
-from lra.formats import percent, points
-from lra.report import statistics
-from lra.report.statistics import Sample
-from lra.training import int8
+from lra.board import statistics
+from lra.board.statistics import Sample
+from lra.core.formats import percent, points
+from lra.run import vocabulary
+from lra.share import api, int8
+from lra.share import measured as studies
 
 SECONDS = 10  # of timing
 

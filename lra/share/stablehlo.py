@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-import kernels
-from lra.training import weights
-from lra.training.program import Program
+from lra import kernels
+from lra.run import weights
+from lra.run.program import Program
 
 NAME = 'model.stablehlo'
 PLATFORMS = ('cpu', 'cuda', 'tpu')

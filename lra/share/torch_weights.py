@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 
 _SHORT = {'query': 'q', 'key': 'k', 'value': 'v'}
 _RWKV7 = {f'{n}_lora.lora.{i}.{theirs}': f'pass.{n}_{part}.{ours}'

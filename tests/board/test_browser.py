@@ -9,9 +9,9 @@ import shutil
 import markdown_it
 import pytest
 
-from lra import paths
-from lra.report import publish
-from lra.report.site import Place
+from lra.board import publish
+from lra.board.site import Place
+from lra.core import paths
 
 PATIENCE = 300_000  # milliseconds
 # Gives a page the width and font size of GitHub's.

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from lra import models
-from lra.report import catalogue
+from lra.board import catalogue
 
 FOO = '''"""Foo: mixes a | b, badly.
 
@@ -197,7 +197,7 @@ def test_the_committed_readme_is_current():
   peers = catalogue.read_peers()
   assert text in (catalogue.readme(committed, peers),
                   catalogue.readme(catalogue.read(), peers)), (
-      'run `python -m lra.report.catalogue` and commit what it writes')
+      'run `python -m lra.board.catalogue` and commit what it writes')
 
 
 @pytest.mark.parametrize('argument, code', [('--help', 0), ('--all', 2)])

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from lra import paths
-from lra.formats import NONE
-from lra.report import site, summary
-from lra.report import tables as tables_lib
-from lra.report.site import Place
+from lra.board import site, summary
+from lra.board import tables as tables_lib
+from lra.board.site import Place
+from lra.core import paths
+from lra.core.formats import NONE
 
 
 @pytest.fixture(scope='module')

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from lra.report import statistics
-from lra.report.statistics import Sample, Spread
+from lra.board import statistics
+from lra.board.statistics import Sample, Spread
 
 
 def test_examples_on_which_both_agree_say_nothing():

@@ -8,8 +8,8 @@ import math
 import pytest
 
 import lra
-from lra.errors import UserError
-from lra.report import data, publish, site
+from lra.board import data, publish, site
+from lra.core.errors import UserError
 from tests.helpers.page import RUNS, SPEEDS, Place, make
 
 # These invented records name real protocols but do not have their settings.

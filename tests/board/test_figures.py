@@ -8,11 +8,10 @@ import xml.etree.ElementTree as ET
 import pytest
 from matplotlib import colors
 
-from lra import tasks
-from lra.records import style
-from lra.report import boards as boards_lib
-from lra.report import charts, figures
-from lra.report.inputs import Speeds
+from lra.board import boards as boards_lib
+from lra.board import charts, figures
+from lra.board.inputs import Speeds
+from lra.core import style, tasks
 from tests.helpers.page import FLOORS, RUNS, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')

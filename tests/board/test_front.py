@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib import figure
 
-from lra.records.style import style
-from lra.report import front
+from lra.board import front
+from lra.core.style import style
 
 
 @pytest.mark.parametrize('small', [False, True])

@@ -11,11 +11,11 @@ import xml.etree.ElementTree as ET
 import markdown_it
 import pytest
 
-from lra import paths
+from lra.board import publish, render, site
 from lra.cli import repeat
-from lra.errors import UserError
-from lra.records import result
-from lra.report import publish, render, site
+from lra.core import paths
+from lra.core.errors import UserError
+from lra.schema import result
 
 _DATA = pathlib.Path(__file__).parent / 'data'
 FLOORS = json.loads((_DATA / 'floors.json').read_text())

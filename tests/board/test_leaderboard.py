@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from lra import paths
+from lra.board import figures, publish, render, site
 from lra.cli import repeat
-from lra.errors import UserError
-from lra.report import figures, publish, render, site
+from lra.core import paths
+from lra.core.errors import UserError
 from tests.helpers import scored
 from tests.helpers.page import FLOORS, RUNS, Place, loss, make, scores
 from tests.helpers.paths import ROOT
@@ -269,9 +269,9 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
       place.put(dict(items), f'text_mini/{(i * 5 + seed) % 7}.json')
   a, b = places
   a.write(html=a.folder / 'html', command=lambda run, _: f'run {run.model}')
-  code = ('import pathlib, sys; from lra.records import store; '
-          'from lra.report import publish; '
-          'from lra.report.site import Place; '
+  code = ('import pathlib, sys; from lra.schema import store; '
+          'from lra.board import publish; '
+          'from lra.board.site import Place; '
           'store.protocol_settings = lambda task, protocol: {}; '
           'html, page = map(pathlib.Path, sys.argv[1:]); publish.write('
           "Place(page.parent, page, lambda run, _: f'run {run.model}', None), "
@@ -303,8 +303,8 @@ def test_pages_use_no_device(tmp_path):
   kept = next((paths.PACKAGED / 'runs/listops_mini').glob('simpletron-*.json'))
   (tmp_path / 'runs/listops_mini').mkdir(parents=True)
   shutil.copy(kept, tmp_path / 'runs/listops_mini')
-  code = ('import sys; from lra.records import curves; '
-          'from lra.report import catalogue, render, site; '
+  code = ('import sys; from lra.schema import curves; '
+          'from lra.board import catalogue, render, site; '
           'from lra.cli import launch; catalogue.listing(); '
           'assert "jax" not in sys.modules; '
           'from absl import flags; flags.FLAGS(sys.argv); '

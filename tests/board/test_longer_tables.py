@@ -5,9 +5,10 @@ import re
 
 import pytest
 
-from lra import models, tasks
-from lra.report import boards as boards_lib
-from lra.report import figures, inputs, longer
+from lra import models
+from lra.board import boards as boards_lib
+from lra.board import figures, inputs, longer
+from lra.core import tasks
 from tests.helpers.page import Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lra import mad
-from lra.report import mad_score
+from lra.board import mad_score
+from lra.core import mad
 
 
 def _runs(rng):

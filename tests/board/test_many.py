@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from lra.config import identity
+from lra.schema import identity
 from tests.helpers.paths import ROOT
 
 RECORDS = ROOT / 'lra/results/runs'
 _RENDER = """
 import pathlib, resource, sys
-from lra.report import publish
+from lra.board import publish
 folder = pathlib.Path(sys.argv[1])
 publish.regenerate(publish.Place(folder, folder / 'page.md'))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

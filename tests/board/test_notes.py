@@ -2,9 +2,9 @@
 
 import json
 
-from lra import paths, tasks
-from lra.records import result
-from lra.report import texts
+from lra.board import texts
+from lra.core import paths, tasks
+from lra.schema import result
 
 
 def test_they_are_of_tasks():

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from lra import bits
-from lra.report import boards as boards_lib
+from lra.board import boards as boards_lib
+from lra.core import bits
 from tests.helpers.page import FLOORS, RUNS, Place, make, scores
 
 pytestmark = pytest.mark.usefixtures('no_protocols')

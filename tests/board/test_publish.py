@@ -12,10 +12,10 @@ import time
 
 import pytest
 
-from lra.errors import UserError
-from lra.records import result
-from lra.report import boards as boards_lib
-from lra.report import inputs, publish, render, site
+from lra.board import boards as boards_lib
+from lra.board import inputs, publish, render, site
+from lra.core.errors import UserError
+from lra.schema import result
 from tests.helpers import scored
 from tests.helpers.paths import ROOT
 
@@ -53,8 +53,8 @@ def text(place):
 # records, then waits for the file `go` before it writes the page.
 RACER = """
 import json, pathlib, sys, time
-from lra.records import result
-from lra.report import publish, site
+from lra.schema import result
+from lra.board import publish, site
 folder, number = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 fields = json.loads((folder / 'run.json').read_text())
 fields['seed'] = fields['config']['seed'] = number

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from lra import models, paths
-from lra.errors import UserError
-from lra.report import inputs
+from lra import models
+from lra.board import inputs
+from lra.core import paths
+from lra.core.errors import UserError
 from tests.helpers.page import Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')

@@ -14,8 +14,8 @@ import time
 
 import pytest
 
-from lra.records import result
-from lra.report import publish, render, site
+from lra.board import publish, render, site
+from lra.schema import result
 from tests.helpers.paths import ROOT
 
 RUN = json.loads(
@@ -29,8 +29,8 @@ SECOND = range(36, 60)  # four of these seeds are in FIRST, too
 # forever, the second until the file `go` exists.
 _PUBLISHERS = """
 import copy, json, os, pathlib, sys, time
-from lra.records import result
-from lra.report import publish, site
+from lra.schema import result
+from lra.board import publish, site
 folder, seeds = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
 run = json.loads((folder / 'run.json').read_text())
 load = site.boards_lib.load

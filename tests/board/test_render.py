@@ -1,7 +1,7 @@
 """Tests the values that the filters of the HTML page use."""
 
-from lra import paths
-from lra.report import catalogue, inputs, render
+from lra.board import catalogue, inputs, render
+from lra.core import paths
 
 
 def test_a_published_row_has_the_family_of_the_model_here():

@@ -7,11 +7,10 @@ import pathlib
 import numpy as np
 import pytest
 
-from lra import paths, tasks
-from lra.config import fields, identity
-from lra.records import result
-from lra.report import boards as boards_lib
-from lra.report import rows
+from lra.board import boards as boards_lib
+from lra.board import rows
+from lra.core import paths, tasks
+from lra.schema import fields, identity, result
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 RUN = json.loads(

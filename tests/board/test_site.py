@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from lra import paths
-from lra.report import render, site
+from lra.board import render, site
+from lra.core import paths
 from tests.helpers.page import RUNS, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')

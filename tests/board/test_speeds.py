@@ -1,7 +1,7 @@
 """Tests how measured speeds are read for the figures."""
 
-from lra import files
-from lra.report import inputs
+from lra.board import inputs
+from lra.core import files
 
 
 def test_speeds_are_those_of_the_longest_sequences(tmp_path):

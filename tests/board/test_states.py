@@ -2,7 +2,7 @@
 
 import types
 
-from lra.report import states
+from lra.board import states
 
 
 def _state(pooling, state_size=None):

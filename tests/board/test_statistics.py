@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from lra.report import statistics
-from lra.report.statistics import Sample
+from lra.board import statistics
+from lra.board.statistics import Sample
 
 
 def test_the_interval_over_seeds_is_students():

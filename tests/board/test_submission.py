@@ -8,13 +8,11 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from lra import paths
+from lra.board import submission
 from lra.cli import main
-from lra.config import identity
-from lra.errors import UserError
-from lra.records import result
-from lra.report import submission
-from lra.system import machine
+from lra.core import machine, paths
+from lra.core.errors import UserError
+from lra.schema import identity, result
 
 # Folder of committed records.
 FOLDER = paths.PACKAGED / 'runs' / 'listops_mini'

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lra import tasks as tasks_lib
-from lra.report import boards as boards_lib
-from lra.report import summary
+from lra.board import boards as boards_lib
+from lra.board import summary
+from lra.core import tasks as tasks_lib
 from tests.helpers import scored
 from tests.helpers.page import FLOORS, RUNS, Place, make
 

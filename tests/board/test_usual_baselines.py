@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from lra import bits
-from lra.report import boards as boards_lib
-from lra.report import texts
+from lra.board import boards as boards_lib
+from lra.board import texts
+from lra.core import bits
 from tests.helpers import scored
 from tests.helpers.page import Place, make
 

@@ -8,10 +8,10 @@ import re
 import markdown_it
 import pytest
 
-from lra import paths
-from lra.errors import UserError
-from lra.report import figures, publish, render, site
-from lra.report.site import Place as Where
+from lra.board import figures, publish, render, site
+from lra.board.site import Place as Where
+from lra.core import paths
+from lra.core.errors import UserError
 from tests.helpers import commands, scored
 from tests.helpers.page import FLOORS, RUNS, Place, make
 

@@ -7,12 +7,12 @@ import types
 import ml_collections
 import pytest
 
+from lra.board import publish
+from lra.board.site import Place
 from lra.cli import announce
-from lra.records import result
-from lra.report import publish
-from lra.report.site import Place
+from lra.schema import result
 
-RECORD = pathlib.Path(__file__).parents[1] / 'report' / 'data' / 'result.json'
+RECORD = pathlib.Path(__file__).parents[1] / 'board' / 'data' / 'result.json'
 
 
 @pytest.fixture

@@ -36,18 +36,18 @@ def test_each_flag_has_a_command():
 
 
 @pytest.mark.parametrize('word, module', [
-    ('data', 'data_prep.__main__'), ('costs', 'lra.costs.__main__')])
+    ('data', 'lra.data_prep.__main__'), ('costs', 'tools.__main__')])
 def test_a_word_chooses_the_command(word, module, monkeypatch):
-  from data_prep import __main__ as data
-  from lra.costs import __main__ as costs
-  made = {'data_prep.__main__': data, 'lra.costs.__main__': costs}[module]
+  from lra.data_prep import __main__ as data
+  from tools import __main__ as costs
+  made = {'lra.data_prep.__main__': data, 'tools.__main__': costs}[module]
   seen = []
   for name in ('main', 'run'):
     if hasattr(made, name):
       monkeypatch.setattr(
           made, name, lambda *_, **__: seen.append([*sys.argv]) or 0)
-  monkeypatch.setattr('lra.system.signals.listen', lambda: None)
-  monkeypatch.setattr('lra.system.streams.keep', lambda: None)
+  monkeypatch.setattr('lra.core.signals.listen', lambda: None)
+  monkeypatch.setattr('lra.core.streams.keep', lambda: None)
   monkeypatch.setattr(sys, 'argv', ['lra', word, '--task=text'])
   try:
     run_lra.run()

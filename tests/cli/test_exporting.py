@@ -19,16 +19,15 @@ from huggingface_hub import constants
 from safetensors import numpy as safetensors
 
 import lra
-from lra import files, models
+from lra import models
 from lra.cli import exporting, inspection
-from lra.config import identity
+from lra.core import files, hub
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
-from lra.experiment import loader
-from lra.records import result
-from lra.system import hub
-from lra.training import stablehlo, train, weights
-from lra.training.counters import scored_of
+from lra.run import loader, train, weights
+from lra.run.counters import scored_of
+from lra.schema import identity, result
+from lra.share import stablehlo
 from tests.helpers import damage, documents, small
 from tests.helpers import hub as hub_server
 

@@ -10,17 +10,17 @@ from absl import flags
 from absl.testing import flagsaver
 from ml_collections import ConfigDict
 
-from lra import paths as place_lib
+from lra.board import publish
 from lra.cli import command as command_lib
 from lra.cli import launch
-from lra.records import result
-from lra.report import publish
-from lra.training import provenance
+from lra.core import paths as place_lib
+from lra.run import provenance
+from lra.schema import result
 from tests.helpers import commands, scored, tiny
 from tests.helpers.paths import ROOT
 
 MINI = f'--config={ROOT}/configs/simpletron.py:listops_mini'
-RUN = pathlib.Path(__file__).parents[1] / 'report' / 'data' / 'result.json'
+RUN = pathlib.Path(__file__).parents[1] / 'board' / 'data' / 'result.json'
 
 
 def _place(*arguments):

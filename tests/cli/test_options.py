@@ -7,10 +7,10 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from data_prep import __main__ as data_prep_main
 from lra.cli import command, options
-from lra.experiment import loader
-from lra.experiment.experiment import resolve
+from lra.data_prep import __main__ as data_prep_main
+from lra.run import loader
+from lra.run.experiment import resolve
 from tests.helpers import documents
 from tests.helpers.paths import ROOT
 
@@ -44,13 +44,13 @@ def test_commands_of_the_documents_are_taken(line, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    'line', documents.commands(r'python -m data_prep'))
+    'line', documents.commands(r'python -m lra.data_prep'))
 def test_commands_that_prepare_data_are_taken(line):
   data_prep_main.parser().parse_args(shlex.split(line))
 
 
 def test_commands_that_measure_costs_have_flags_that_are_there():
-  text = (ROOT / 'lra/costs/__main__.py').read_text()
+  text = (ROOT / 'tools/__main__.py').read_text()
   for line in documents.commands(r'python -m lra\.costs'):
     for word in shlex.split(line):
       name = word.removeprefix('--').partition('=')[0]

@@ -6,20 +6,20 @@ import sys
 
 import pytest
 
-from configs import transformer
-from configs.protocols import PROTOCOLS
 from lra import models
-from lra.costs import parameters
-from lra.report import inputs
-from lra.tasks import TASKS
-from lra.training import program
+from lra.board import inputs
+from lra.cli import parameters
+from lra.configs import transformer
+from lra.configs.protocols import PROTOCOLS
+from lra.core.tasks import TASKS
+from lra.run import program
 from tests.helpers import small
 
 
 @pytest.mark.parametrize('model, task', [
     ('super', 'retrieval'), ('generative_rks', 'text'), ('hgrn2', 'text')])
 def test_equals_the_count_of_the_whole_model(model, task):
-  config = importlib.import_module(f'configs.{model}').get_config(task)
+  config = importlib.import_module(f'lra.configs.{model}').get_config(task)
   whole = program.count_parameters(small.make(config).state_shape)
   assert parameters.parameters(model, task) == whole['num_params']
 
@@ -36,7 +36,7 @@ def test_retrieval_transformer_by_hand():
 
 
 QUICK = 'cross', 'linformer'
-_RUN = 'python -m lra.costs.parameters'
+_RUN = 'python -m lra.cli.parameters'
 
 
 @pytest.mark.parametrize('model', [

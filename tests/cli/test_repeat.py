@@ -4,11 +4,10 @@ import shlex
 
 import pytest
 
-from lra import paths
 from lra.cli import repeat
-from lra.config import identity, seeds
-from lra.experiment import loader
-from lra.records import result
+from lra.core import paths
+from lra.run import loader
+from lra.schema import identity, result, seeds
 from tests.helpers.paths import ROOT
 
 PATHS = sorted((paths.PACKAGED / 'runs').rglob('*.json'))

@@ -7,7 +7,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 from lra.cli import options, words
-from lra.errors import UserError
+from lra.core.errors import UserError
 from tests.helpers import commands
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lra import bits
+from lra.core import bits
 
 
 @pytest.mark.parametrize('count', [0, 1, 8, 13, 2000])

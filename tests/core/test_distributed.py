@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 import tensorstore
 
-import data_prep
-from lra import files
+from lra import data_prep
 from lra.cli import launch
+from lra.core import files
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import free_port

@@ -2,12 +2,13 @@
 
 import pytest
 
-from configs import base
-from lra import models, tasks
-from lra.config.fields import FIELDS
-from lra.config.synonyms import FIELD_OF
-from lra.errors import UserError, choose
-from lra.experiment import loader
+from lra import models
+from lra.configs import base
+from lra.core import tasks
+from lra.core.errors import UserError, choose
+from lra.run import loader
+from lra.schema.fields import FIELDS
+from lra.schema.synonyms import FIELD_OF
 
 
 @pytest.mark.parametrize('say, meant', [

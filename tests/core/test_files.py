@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from lra import files
-from lra.errors import UserError
+from lra.core import files
+from lra.core.errors import UserError
 
 
 def test_json_is_written_whole_or_not_at_all(tmp_path):

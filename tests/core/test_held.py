@@ -1,4 +1,4 @@
-"""Tests of `lra.system.held`, which delays what libraries write to stderr."""
+"""Tests of `lra.core.held`, which delays what libraries write to stderr."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ def _run(code, *options):
   done = subprocess.run(
       [sys.executable, *options, '-c', (
           'import ctypes, os, signal, sys, time\n'
-          'from lra.system import distributed, held, signals\n'
+          'from lra.core import distributed, held, signals\n'
           'held.begin()\n'
           'ctypes.CDLL(None).signal(signal.SIGABRT, distributed._aborted)\n'
           f'{code}')], capture_output=True, text=True, check=False, timeout=60,

@@ -10,9 +10,9 @@ import jax
 import pytest
 
 from lra.cli import inspection
-from lra.errors import UserError
-from lra.system import jax_settings, machine
-from lra.training import train as train_lib
+from lra.core import jax_settings, machine
+from lra.core.errors import UserError
+from lra.run import train as train_lib
 from tests.helpers import same_run, small, tiny
 from tests.helpers.paths import ROOT
 
@@ -55,7 +55,7 @@ def plain(trained):
 
 
 def test_a_key_draws_the_same_numbers_whatever_jax_is_told():
-  code = ('import jax; from lra.system import jax_settings; jax_settings.fix();'
+  code = ('import jax; from lra.core import jax_settings; jax_settings.fix();'
           'print(jax.random.normal(jax.random.key(3), (5,)).tolist())')
   done = subprocess.run(
       [sys.executable, '-c', code], cwd=ROOT, text=True, capture_output=True,

@@ -11,7 +11,7 @@ import time
 import jax
 import pytest
 
-from lra.system import machine
+from lra.core import machine
 from tests.helpers import tiny
 
 NOTHING = {
@@ -26,14 +26,14 @@ def git(folder, *args):
 
 @pytest.fixture
 def checkout(tmp_path):
-  """Commits a small repository with a copy of `lra.system.machine`."""
+  """Commits a small repository with a copy of `lra.core.machine`."""
   root = tmp_path / 'checkout'
-  for name in ('lra/system/machine.py', 'lra/models/known.py',
+  for name in ('lra/core/machine.py', 'lra/models/known.py',
                'lra/results/runs/x.json', 'lra/nn/a.py', 'configs/known.py',
                'leaderboard.md', 'docs/leaderboard/text.md', 'notes.txt'):
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text('1\n')
-  shutil.copy(machine.__file__, root / 'lra/system')
+  shutil.copy(machine.__file__, root / 'lra/core')
   (root / '.gitignore').write_text('ignored*\n/runs/\n')
   git(root, 'init', '-q', '-b', 'main')
   git(root, 'add', '-A')
@@ -44,7 +44,7 @@ def checkout(tmp_path):
 def module_of(root):
   """Returns the copy of `machine` in `root`."""
   spec = importlib.util.spec_from_file_location(
-      'machine_of_checkout', root / 'lra/system/machine.py')
+      'machine_of_checkout', root / 'lra/core/machine.py')
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
   return module
@@ -258,7 +258,7 @@ def test_the_platform_is_chosen_where_nobody_has_chosen_it(
     before, given, chosen):
   if any(pathlib.Path('/dev').glob('accel*')):
     pytest.skip('this machine has a TPU')
-  code = (f'{before}\nimport os\nfrom lra.system import machine\n'
+  code = (f'{before}\nimport os\nfrom lra.core import machine\n'
           'machine.skip_tpu()\nprint(os.environ.get("JAX_PLATFORMS"))')
   done = subprocess.run(
       [sys.executable, '-c', code], text=True, capture_output=True, check=True,
@@ -269,7 +269,7 @@ def test_the_platform_is_chosen_where_nobody_has_chosen_it(
 @pytest.mark.full
 @tiny.needs_libtpu
 def test_commands_of_costs_say_nothing_of_a_tpu():
-  code = ('from lra.costs import parameters\n'
+  code = ('from tools import parameters\n'
           'print(parameters.parameters("local", "listops"))')
   done = subprocess.run(
       [sys.executable, '-c', code], text=True, capture_output=True, check=True,

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from lra.errors import USER_ERROR, UserError
-from lra.system import meeting
+from lra.core import meeting
+from lra.core.errors import USER_ERROR, UserError
 from tests.helpers import commands
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import free_port

@@ -6,13 +6,12 @@ import sys
 
 import pytest
 
-from data_prep import drawing, kinds, stamps
-from lra import paths
-from lra.errors import UserError
-from lra.experiment import loader
-from lra.experiment.experiment import resolve
-from lra.sweeps import cluster
-from lra.training import writers
+from lra.core import paths
+from lra.core.errors import UserError
+from lra.data_prep import drawing, kinds, stamps
+from lra.many import cluster
+from lra.run import loader, writers
+from lra.run.experiment import resolve
 
 
 @pytest.fixture
@@ -86,9 +85,9 @@ def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
   monkeypatch.setattr(paths, 'ROOT', tmp_path)
   (tmp_path / 'lra-1.dist-info').mkdir()
   assert paths.extra('baselines') == "pip install 'lra[baselines]'"
-  for name in ('numba', 'data_prep.linear'):
+  for name in ('numba', 'lra.data_prep.linear'):
     monkeypatch.setitem(sys.modules, name, None)
-  monkeypatch.delattr('data_prep.linear', raising=False)
+  monkeypatch.delattr('lra.data_prep.linear', raising=False)
   with pytest.raises(UserError, match=r"run pip install 'lra\[pathfinder\]',"):
     drawing._check_numba(stamps.LAWS[32])
   with pytest.raises(UserError, match=r"run pip install 'lra\[baselines\]'\.$"):

@@ -1,6 +1,6 @@
 """Tests how the processes of a run agree when to save and when to stop."""
 
-from lra.system.distributed import SharedStop
+from lra.core.distributed import SharedStop
 
 DELAY = 2  # training steps between sending a request and receiving all
 

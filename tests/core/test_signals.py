@@ -12,14 +12,13 @@ import time
 
 import pytest
 
-from lra import files
-from lra.system import signals
+from lra.core import files, signals
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 
 _BEGIN = (
     'import signal\n'
-    'from lra.system import signals, streams\n'
+    'from lra.core import signals, streams\n'
     'streams.keep(); signals.listen()\n')
 # Makes stdin the controlling terminal, then executes the command.
 _LEAD = ('import fcntl, os, sys, termios\n'
@@ -192,7 +191,7 @@ def _to_a_full_disk(*command, stream='stdout'):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('program', [
     ('run_lra.py', '--help'), ('-m', 'data_prep', '--help'),
-    ('-m', 'lra.costs', '--help')])
+    ('-m', 'tools', '--help')])
 def test_a_full_disk_under_stdout_is_one_sentence(program):
   done = _to_a_full_disk(*program)
   assert done.returncode == 2 and done.stderr.startswith('error: ')
@@ -211,7 +210,7 @@ def test_an_answer_to_a_full_disk_is_one_sentence(asked):
 
 def test_output_is_lost_once_it_was_said():
   done = _to_a_full_disk('-c', _BEGIN + (
-      'import sys\nfrom lra.errors import UserError\n'
+      'import sys\nfrom lra.core.errors import UserError\n'
       'try: print("a")\n'
       'except UserError as e: print(e, file=sys.stderr)\n'
       'print(9999 * "b", flush=True)\n'))

@@ -1,6 +1,6 @@
 """Tests of signals in a process that trains several runs."""
 
-from lra.system import signals, terminal
+from lra.core import signals, terminal
 
 
 def test_each_run_hears_that_the_terminal_was_closed(monkeypatch):

@@ -7,13 +7,13 @@ import pathlib
 
 import pytest
 
-import data_prep
 import lra
-from lra import paths
+from lra import data_prep
 from lra.cli.command import USER_ERROR
-from lra.errors import UserError
-from lra.experiment import loader
-from lra.experiment.experiment import resolve
+from lra.core import paths
+from lra.core.errors import UserError
+from lra.run import loader
+from lra.run.experiment import resolve
 from tests.helpers import commands
 
 URL = 'gs://my-bucket/a'

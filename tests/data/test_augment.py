@@ -10,12 +10,12 @@ import pytest
 from PIL import Image, ImageOps
 from scipy import stats
 
-from data_prep import listops, trees
-from lra import tasks
+from lra.core import tasks
+from lra.core.errors import UserError
 from lra.data import augment, batches, prepared
-from lra.errors import UserError
-from lra.experiment import experiment
+from lra.data_prep import listops, trees
 from lra.objectives import causal, classification, masked
+from lra.run import experiment
 from tests.helpers import small
 
 RNG = np.random.default_rng(0)

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from lra import tasks
+from lra.core import tasks
+from lra.core.errors import UserError
+from lra.data import baselines
 from lra.data.prepared import load
-from lra.errors import UserError
-from lra.records import baselines
 
 TASK = tasks.get('listops_mini')
 

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from data_prep import listops, parts
-from lra import tasks
+from lra.core import tasks
+from lra.core.errors import UserError
 from lra.data import longer
-from lra.errors import UserError
+from lra.data_prep import listops, parts
 
 TESTED = [(task.name, name) for task in tasks.TASKS.values()
           for name in task.longer]

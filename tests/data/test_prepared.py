@@ -6,11 +6,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from data_prep import listops, retrieval
-from data_prep.content import Content, fingerprint, split_of
-from data_prep.tables import find
-from lra import tasks
+from lra.core import tasks
 from lra.data import batches, prepared
+from lra.data_prep import listops, retrieval
+from lra.data_prep.content import Content, fingerprint, split_of
+from lra.data_prep.tables import find
 
 FIXTURES = pathlib.Path(__file__).parents[1] / 'fixtures'
 
@@ -116,8 +116,8 @@ def test_fingerprint_is_of_values_not_of_types():
 
 
 def test_every_task_has_a_data_set():
-  import data_prep
-  from data_prep import probes
+  from lra import data_prep
+  from lra.data_prep import probes
   for task in tasks.TASKS.values():
     if task.probe:
       assert task.variant in probes.VARIANTS

@@ -6,10 +6,10 @@ import unicodedata
 import numpy as np
 import pytest
 
-from data_prep.content import split_of
+from lra.core.errors import UserError
 from lra.data import batches, wordpiece
 from lra.data.prepared import Prepared
-from lra.errors import UserError
+from lra.data_prep.content import split_of
 from tests.helpers import tiny_bert
 
 TEXTS = ('The bank said it, "no": cups.', 'Café NEW!', '', 'hidden 7 [PAD] end',

@@ -8,9 +8,9 @@ import tracemalloc
 
 import pytest
 
-from data_prep import archives
-from lra.errors import UserError
-from lra.sweeps import bundle
+from lra.core.errors import UserError
+from lra.data_prep import archives
+from lra.many import bundle
 
 LARGE = 1 << 26
 EXTENDED = {'GNU longname': tarfile.GNUTYPE_LONGNAME,

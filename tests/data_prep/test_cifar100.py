@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-import data_prep
-from data_prep import __main__ as command
-from data_prep import cifar, image
+from lra import data_prep
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
+from lra.data_prep import __main__ as command
+from lra.data_prep import cifar, image
 from tests.helpers.cifar_files import (
-    batch_of,
-    record_of,
-    tfrecord_of,
-    write_archive,
-    write_folder,
+  batch_of,
+  record_of,
+  tfrecord_of,
+  write_archive,
+  write_folder,
 )
 
 COUNTS = {'train': 200, 'test': 100}

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from data_prep import content
-from data_prep.content import split_of
+from lra.data_prep import content
+from lra.data_prep.content import split_of
 
 
 def test_labels_are_as_even_as_the_size_allows():

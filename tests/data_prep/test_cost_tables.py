@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from data_prep import tables
-from lra.errors import UserError
+from lra.core.errors import UserError
+from lra.data_prep import tables
 
 
 def test_a_cut_archive_names_the_line_that_could_not_be_read(tmp_path):

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from data_prep import baselines, kinds, listops, pathfinder, trees
-from data_prep.content import Content, fingerprint, split_of
-from lra import bits
-from lra.errors import UserError
-from lra.records import baselines as floors_lib
+from lra.core import bits
+from lra.core.errors import UserError
+from lra.data import baselines as floors_lib
+from lra.data_prep import baselines, kinds, listops, pathfinder, trees
+from lra.data_prep.content import Content, fingerprint, split_of
 
 RNG = np.random.default_rng(0)
 
@@ -50,7 +50,7 @@ def test_mini_baselines(mini_data):
 @pytest.mark.parametrize('levels', [3, 1000])
 def test_best_threshold(levels):
   """No threshold has a higher accuracy, even with many equal scores."""
-  linear = pytest.importorskip('data_prep.linear')
+  linear = pytest.importorskip('lra.data_prep.linear')
   for count in (*range(2, 40), 200):
     scores = RNG.integers(0, levels, count) / levels
     labels = (scores + RNG.normal(0, 0.5, count) > 0.5).astype(np.int32)
@@ -64,7 +64,7 @@ def test_ngram_features():
 
   No n-gram spans two documents.
   """
-  linear = pytest.importorskip('data_prep.linear')
+  linear = pytest.importorskip('lra.data_prep.linear')
   documents = [b'abab', b'', b'b', b'zzzzzzzz', b'abcdefgh']
   split = split_of(documents, [0] * len(documents))
   rows = linear.ngram_features(split)
@@ -93,7 +93,7 @@ def text_splits(size):
 
 
 def test_byte_ngrams_learn_what_is_linear(monkeypatch):
-  linear = pytest.importorskip('data_prep.linear')
+  linear = pytest.importorskip('lra.data_prep.linear')
   monkeypatch.setattr(linear, '_FEATURES', 1 << 10)
   splits = {s: text_splits(60) for s in ('train', 'val', 'test')}
   right, how = linear.byte_ngrams(splits)
@@ -117,7 +117,7 @@ def pair_splits():
 
 
 def test_tfidf_cosine_finds_common_words():
-  linear = pytest.importorskip('data_prep.linear')
+  linear = pytest.importorskip('lra.data_prep.linear')
   right, how = linear.tfidf_cosine(pair_splits())
   assert right.mean() > 0.97
   assert 'fitted on train' in how
@@ -138,7 +138,7 @@ def image_splits(size):
                             ('train', 'val', 'test')}),
     ('retrieval_rfc', pair_splits)])
 def test_record(tmp_path, task, make, monkeypatch):
-  linear = pytest.importorskip('data_prep.linear')
+  linear = pytest.importorskip('lra.data_prep.linear')
   monkeypatch.setattr(linear, '_FEATURES', 1 << 10)
   splits = make()
   content = Content(splits, {'fingerprint': fingerprint(splits),

@@ -1,4 +1,4 @@
-"""Tests of the command `python -m data_prep` and its output."""
+"""Tests of the command `python -m lra.data_prep` and its output."""
 
 import pathlib
 import shutil
@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
-from data_prep import __main__ as command
-from data_prep import describe
-from lra import tasks
-from lra.records import baselines
+from lra.core import tasks
+from lra.data import baselines
+from lra.data_prep import __main__ as command
+from lra.data_prep import describe
 
 FIXTURES = pathlib.Path(__file__).parent.parent / 'fixtures'
 

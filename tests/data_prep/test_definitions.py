@@ -6,11 +6,11 @@ import pathlib
 
 import pytest
 
-import data_prep
-from data_prep import listops, trees
-from lra import tasks
+from lra import data_prep
+from lra.core import tasks
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
+from lra.data_prep import listops, trees
 
 OFFICIAL = pathlib.Path(__file__).parents[1] / 'fixtures' / 'listops'
 

@@ -10,20 +10,20 @@ import pytest
 from array_record.python import array_record_module
 from PIL import Image
 
-import data_prep
-from data_prep import __main__ as command
-from data_prep import cifar, image
-from data_prep.content import fingerprint
+from lra import data_prep
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
+from lra.data_prep import __main__ as command
+from lra.data_prep import cifar, image
+from lra.data_prep.content import fingerprint
 from tests.helpers import damage
 from tests.helpers.cifar_files import (
-    batch_of,
-    encoded,
-    record_of,
-    tfrecord_of,
-    write_archive,
-    write_folder,
+  batch_of,
+  encoded,
+  record_of,
+  tfrecord_of,
+  write_archive,
+  write_folder,
 )
 
 COUNTS = {'train': 40, 'test': 10}

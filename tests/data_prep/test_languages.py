@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from data_prep import probes
-from data_prep.probes import languages, questions, regular
-from data_prep.probes.variant import Part
-from lra import tasks
-from lra.errors import UserError
+from lra.core import tasks
+from lra.core.errors import UserError
+from lra.data_prep import probes
+from lra.data_prep.probes import languages, questions, regular
+from lra.data_prep.probes.variant import Part
 
 S3, S5 = (list(itertools.permutations(range(n))) for n in (3, 5))
 # The determinant of a matrix with one 1 in each row is the sign.

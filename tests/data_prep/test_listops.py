@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from data_prep import listops, trees
-from data_prep.content import fingerprint
-from lra.errors import UserError
+from lra.core.errors import UserError
+from lra.data_prep import listops, trees
+from lra.data_prep.content import fingerprint
 
 OFFICIAL = pathlib.Path(__file__).parent.parent / 'fixtures' / 'listops'
 
@@ -139,7 +139,7 @@ def test_missing_table(tmp_path):
 
 
 def test_mini_is_within_its_task():
-  from lra import tasks
+  from lra.core import tasks
   process = listops.VARIANTS['mini'].process
   assert process.max_length - 1 == tasks.get('listops_mini').seq_len
   drawn = trees.draw(process, 0, 20_000)

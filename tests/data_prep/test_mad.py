@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from data_prep.probes import mad as drawn
-from lra import mad, tasks
+from lra.core import mad, tasks
+from lra.data_prep.probes import mad as drawn
 
 
 def _count(full):
@@ -190,7 +190,7 @@ def test_the_number_of_answers_is_the_one_of_the_task():
 
 
 def test_a_guess_of_the_commonest_symbol():
-  from data_prep import probes
+  from lra.data_prep import probes
   splits = probes.generate(drawn.VARIANTS['mad_compression_n800']).splits
   test, right = splits['test'], []
   for i in range(len(test)):

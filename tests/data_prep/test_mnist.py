@@ -7,13 +7,13 @@ import struct
 import numpy as np
 import pytest
 
-import data_prep
-from data_prep import __main__ as command
-from data_prep import encode, image, mnist
-from lra import tasks
+from lra import data_prep
+from lra.core import tasks
 from lra.data import prepared
-from lra.experiment.experiment import resolve
-from lra.training import train
+from lra.data_prep import __main__ as command
+from lra.data_prep import encode, image, mnist
+from lra.run import train
+from lra.run.experiment import resolve
 from tests.helpers import damage
 
 COUNTS = {'train': 60, 'test': 20}
@@ -130,7 +130,7 @@ def test_a_picture_of_a_digit_is_encoded(examples):
 def test_one_step_of_super_attention(tmp_path, examples, quick_runs):
   data = tmp_path / 'data'
   data_prep.prepare('mnist', data, write(tmp_path / 'source', examples))
-  config = importlib.import_module('configs.super').get_config('mnist')
+  config = importlib.import_module('lra.configs.super').get_config('mnist')
   config.data_dir = str(data)
   config.train.update(steps=1, eval_every=1, warmup_steps=1, batch_size=8,
                       cpu_microbatch_size=8, cpu_eval_batch_size=20)

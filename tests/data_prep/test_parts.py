@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from data_prep import listops, parts, trees
-from data_prep.content import split_of
+from lra.data_prep import listops, parts, trees
+from lra.data_prep.content import split_of
 
 EXPRESSIONS = (
     ('[MAX 1 2 ]', 'MAX', 1), ('[SM 1 [MIN 2 3 ] 4 ]', 'SM', 2),

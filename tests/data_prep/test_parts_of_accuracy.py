@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from data_prep import listops, parts
-from data_prep.content import split_of
+from lra.data_prep import listops, parts
+from lra.data_prep.content import split_of
 
 
 def _split(expressions, labels):

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-import data_prep
-from data_prep import drawing, pathfinder, pixels, stamps
-from data_prep.content import fingerprint
-from lra.errors import UserError
+from lra import data_prep
+from lra.core.errors import UserError
+from lra.data_prep import drawing, pathfinder, pixels, stamps
+from lra.data_prep.content import fingerprint
 
 pytest.importorskip('numba')
-from data_prep import snakes
+from lra.data_prep import snakes
 from tests.helpers.paths import ROOT
 
 # Short curves far from each other, so that dashes near each other are on one.
@@ -162,9 +162,9 @@ def test_a_damaged_part_is_named(tmp_path, content):
 
 
 SLOW = """
-from lra.system import signals
+from lra.core import signals
 signals.listen()
-from data_prep import __main__ as command, drawing, pathfinder, stamps
+from lra.data_prep import __main__ as command, drawing, pathfinder, stamps
 drawing._PART = 4
 pathfinder.VARIANTS['32'] = pathfinder.Variant(stamps.LAWS[64], (60, 8, 8))
 raise SystemExit(command.main(['--task=pathfinder']))

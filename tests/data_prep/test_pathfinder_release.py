@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import data_prep
-from data_prep import __main__ as command
-from data_prep import pathfinder
-from lra.errors import UserError
+from lra import data_prep
+from lra.core.errors import UserError
+from lra.data_prep import __main__ as command
+from lra.data_prep import pathfinder
 
 LINE = 'imgs/{i} sample_{j}.png {j} {label} 1.8 14 4 5 1.5 2 1'
 

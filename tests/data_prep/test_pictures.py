@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data_prep import cifar, encode, pathfinder
-from lra import tasks
-from lra.errors import UserError
+from lra.core import tasks
+from lra.core.errors import UserError
+from lra.data_prep import cifar, encode, pathfinder
 
 SIDE = 32
 RAMP = np.linspace(0, 65535, SIDE * SIDE).reshape(SIDE, SIDE).astype(np.uint16)

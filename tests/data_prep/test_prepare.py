@@ -12,13 +12,13 @@ import tempfile
 import pytest
 from array_record.python import array_record_module
 
-import data_prep
-from data_prep import __main__ as command
-from data_prep import builder as builder_lib
-from data_prep import folders, text
-from lra import tasks
+from lra import data_prep
+from lra.core import tasks
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
+from lra.data_prep import __main__ as command
+from lra.data_prep import builder as builder_lib
+from lra.data_prep import folders, text
 from tests.helpers.paths import ROOT
 
 OFFICIAL = ROOT / 'tests' / 'fixtures' / 'listops'

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from data_prep import probes
-from data_prep.probes import automata, copying, lookup, recall
+from lra.data_prep import probes
+from lra.data_prep.probes import automata, copying, lookup, recall
 
 COUNTS = [300, pytest.param(10_000, marks=pytest.mark.full)]
 

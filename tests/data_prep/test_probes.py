@@ -6,12 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
-import data_prep
-from data_prep import baselines, describe, probes
-from data_prep.content import fingerprint
-from data_prep.probes import copying, questions, recall
-from lra import tasks
-from lra.errors import UserError
+from lra import data_prep
+from lra.core import tasks
+from lra.core.errors import UserError
+from lra.data_prep import baselines, describe, probes
+from lra.data_prep.content import fingerprint
+from lra.data_prep.probes import copying, questions, recall
 
 # MAD's harder settings change numbers of its tasks only.
 PROBES = [name for name in probes.VARIANTS if name in tasks.TASKS]

@@ -6,12 +6,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-import data_prep
-from data_prep import __main__ as command
-from data_prep import builder as builder_lib
-from data_prep import listops, retrieval
-from data_prep.content import Content, split_of
-from lra.errors import UserError
+from lra import data_prep
+from lra.core.errors import UserError
+from lra.data_prep import __main__ as command
+from lra.data_prep import builder as builder_lib
+from lra.data_prep import listops, retrieval
+from lra.data_prep.content import Content, split_of
 
 TOKENS = [bytes([10, 8, 3, 14]), bytes([9]), bytes([0])]
 

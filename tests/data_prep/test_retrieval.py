@@ -8,10 +8,10 @@ import shutil
 import numpy as np
 import pytest
 
-from data_prep import aan, retrieval
-from data_prep.tables import find
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
+from lra.data_prep import aan, retrieval
+from lra.data_prep.tables import find
 
 FIXTURES = pathlib.Path(__file__).parent.parent / 'fixtures'
 REAL = pathlib.Path(__file__).parents[3] / 'shared' / 'data' / 'rfc_citations'

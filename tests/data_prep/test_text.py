@@ -14,10 +14,10 @@ import pytest
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
-from data_prep import text
-from lra import tasks
+from lra.core import tasks
+from lra.core.errors import UserError
 from lra.data import batches, prepared
-from lra.errors import UserError
+from lra.data_prep import text
 from tests.helpers import damage
 
 REAL = (pathlib.Path(__file__).parents[3] / 'shared' / 'data' / 'imdb'

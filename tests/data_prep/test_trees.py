@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from data_prep import listops, trees
+from lra.data_prep import listops, trees
 
 LRA = trees.Process()
 

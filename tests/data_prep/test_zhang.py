@@ -14,11 +14,11 @@ import pytest
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core import shuffle
 
-import data_prep
-from data_prep import encode, zhang
-from lra import tasks
+from lra import data_prep
+from lra.core import tasks
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
+from lra.data_prep import encode, zhang
 
 FIXTURE = pathlib.Path(__file__).parents[1] / 'fixtures' / 'ag_news'
 WORDS = {'World': 'accord', 'Sports': 'goal', 'Business': 'jets',

@@ -26,8 +26,8 @@ PROGRESS = ('reading', 'checking', 'storing', 'drawing')
 _ENVIRONMENT = dict(os.environ)
 # Packages whose modules are imported before the first command.
 _IMPORTED = ('data_prep', 'lra.cli', 'lra.models', 'lra.nn', 'lra.objectives',
-             'lra.records', 'lra.report', 'lra.sweeps', 'lra.training')
-_LEFT_OUT = 'data_prep.linear'  # imports scikit-learn, which few commands need
+             'lra.schema', 'lra.board', 'lra.many', 'lra.run')
+_LEFT_OUT = 'lra.data_prep.linear'  # imports scikit-learn
 LONGEST = 60  # CPU seconds that a command may use
 
 
@@ -50,7 +50,7 @@ class Commands:
 
   def run(self, program: str, *arguments: str, cwd: pathlib.Path,
           **environment: str) -> Done:
-    """Runs run_lra.py, or `python -m data_prep`, in a folder.
+    """Runs run_lra.py, or `python -m lra.data_prep`, in a folder.
 
     Args:
       program: 'run_lra' or 'data_prep'.
@@ -123,8 +123,8 @@ def _become(program, arguments, cwd, environment):
     os.environ.update(environment)
     sys.argv = [program, *arguments]
     if program == 'data_prep':
-      import data_prep.__main__
-      code = data_prep.__main__.main()
+      from lra.data_prep import __main__ as data
+      code = data.main()
     else:
       import lra.cli.main
       lra.cli.main.run()

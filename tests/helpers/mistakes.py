@@ -4,9 +4,9 @@ import gzip
 import tarfile
 from typing import NamedTuple
 
-from data_prep import aan as aan_files
-from data_prep import retrieval
-from lra.config import fields
+from lra.data_prep import aan as aan_files
+from lra.data_prep import retrieval
+from lra.schema import fields
 from tests.helpers.paths import ROOT
 
 FIXTURES = ROOT / 'tests' / 'fixtures'

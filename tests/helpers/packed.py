@@ -5,8 +5,8 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from kernels.lightning import reference as lightning
-from kernels.linear import reference as linear
+from lra.kernels.lightning import reference as lightning
+from lra.kernels.linear import reference as linear
 
 SCALE = 0.7
 

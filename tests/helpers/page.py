@@ -2,7 +2,7 @@
 
 import json
 
-from lra.report import inputs, publish, render, site
+from lra.board import inputs, publish, render, site
 from tests.helpers import scored
 
 HEADER = ','.join(inputs.COLUMNS)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lra import torch_weights
+from lra.share import torch_weights
 
 torch = pytest.importorskip(
     'torch', reason='PyTorch, of the extra [peers], is not installed')

@@ -5,9 +5,9 @@ import json
 import jax
 import numpy as np
 
-from lra import files
-from lra.training import rundir
-from lra.training.checkpoint import Checkpoints
+from lra.core import files
+from lra.run import rundir
+from lra.run.checkpoint import Checkpoints
 from tests.helpers import small
 
 _CLOCK = ('seconds', 'examples_per_s')

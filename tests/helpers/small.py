@@ -6,9 +6,9 @@ import pathlib
 import jax
 import numpy as np
 
-from lra import tasks
-from lra.experiment.experiment import Experiment, resolve
-from lra.training import program
+from lra.core import tasks
+from lra.run import program
+from lra.run.experiment import Experiment, resolve
 
 CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
 
@@ -18,7 +18,7 @@ def config(model: str, arg: str, **train):
 
   Probe tasks keep their full length, since the question may be at the end.
   """
-  c = importlib.import_module(f'configs.{model}').get_config(arg)
+  c = importlib.import_module(f'lra.configs.{model}').get_config(arg)
   c.dtype = 'float32'
   c.seq_len = 0 if tasks.get(c.task).probe else 24
   c.encoder.num_layers = 1

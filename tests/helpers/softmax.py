@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 
-import kernels
-from kernels.softmax import reference
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from lra.kernels.softmax import reference
 from tests.helpers.gradients import with_gradients
+from tools.errors import relative_rms
 
 
 def inputs(length, keys, width=8, value_width=8, seed=0):

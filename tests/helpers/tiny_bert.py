@@ -128,7 +128,7 @@ def config(model: str, folder: pathlib.Path, **fields):
     **fields: further fields of the config, not nested.
   """
   import importlib
-  made = importlib.import_module(f'configs.{model}').get_config(
+  made = importlib.import_module(f'lra.configs.{model}').get_config(
       'ag_news,protocol=bert')
   for name, value in FIELDS.items():
     group, _, field = name.partition('.')

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from kernels import dispatch
-from kernels.tools import errors
+from lra import kernels
+from lra.kernels import dispatch
+from tools import errors
 
 OPS = tuple(errors.FUNCTIONS)
 X = jnp.ones((2, 8, 2, 32))

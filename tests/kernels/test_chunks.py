@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kernels import chunks
-from kernels.tools.errors import relative_rms
+from lra.kernels import chunks
+from tools.errors import relative_rms
 
 
 @pytest.mark.parametrize('count', (1, 16, 17, 40, 300))

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from kernels.delta import reference
-from kernels.delta import xla as xla_delta
-from kernels.tools import errors
+from lra import kernels
+from lra.kernels.delta import reference
+from lra.kernels.delta import xla as xla_delta
 from tests.helpers import small
+from tools import errors
 
 FULL = pytest.mark.full
 FUNCTIONS = {'delta': kernels.delta_rule, 'general': kernels.general_delta_rule}

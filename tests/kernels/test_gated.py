@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from kernels import tpu
-from kernels.gated import reference
-from kernels.gated import xla as xla_gated
-from kernels.tools import aot, errors, hlo
+from lra import kernels
+from lra.kernels import tpu
+from lra.kernels.gated import reference
+from lra.kernels.gated import xla as xla_gated
 from tests.helpers import small
+from tools import aot, errors, hlo
 
 FULL = pytest.mark.full
 NAMES = ('o', 'dq', 'dk', 'dv', 'dlog_decay', 'state', 'dstate')

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
-import kernels
-from kernels import hopper, hopper_call
-from kernels.tools import h200
+from lra import kernels
+from lra.kernels import hopper, hopper_call
+from tools import h200
 
 PTXAS = """
 ptxas info    : Compiling entry function 'a_mosaic_gpu_kernel' for 'sm_90a'

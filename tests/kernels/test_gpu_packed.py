@@ -13,16 +13,16 @@ import pytest
 
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
-import kernels
-from kernels import hopper_call
-from kernels.hopper import Columns
-from kernels.lightning import activation
-from kernels.lightning import pallas_gpu as lightning
-from kernels.linear import pallas_gpu as linear_gpu
-from kernels.linear import reference as linear
-from kernels.tools import errors
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from lra.kernels import hopper_call
+from lra.kernels.hopper import Columns
+from lra.kernels.lightning import activation
+from lra.kernels.lightning import pallas_gpu as lightning
+from lra.kernels.linear import pallas_gpu as linear_gpu
+from lra.kernels.linear import reference as linear
 from tests.helpers import packed
+from tools import errors
+from tools.errors import relative_rms
 
 full = pytest.mark.full
 Call = functools.partial(packed.Call, dtype='bfloat16')

@@ -2,7 +2,7 @@
 
 The interpreter simulates TMA loads, barriers and several warpgroups. It does
 not simulate register layouts, overlapping views of shared memory or tensor-core
-operands in registers; see `kernels.hopper`.
+operands in registers; see `lra.kernels.hopper`.
 """
 
 import functools
@@ -13,12 +13,12 @@ import pytest
 
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
-import kernels
-from kernels import dispatch, hopper, hopper_call
-from kernels.lightning import pallas_gpu as lightning
-from kernels.linear import pallas_gpu as linear
-from kernels.tools import errors
-from kernels.tools.errors import Case, relative_rms
+from lra import kernels
+from lra.kernels import dispatch, hopper, hopper_call
+from lra.kernels.lightning import pallas_gpu as lightning
+from lra.kernels.linear import pallas_gpu as linear
+from tools import errors
+from tools.errors import Case, relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 # (op, case, number of parts of L; None: the kernels choose)

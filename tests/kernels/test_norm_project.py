@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip('jax.experimental.pallas.triton')
 
-import kernels
-from kernels import triton
-from kernels.norm_project import pallas_triton, reference
-from kernels.tools import h200, triton_report
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from lra.kernels import triton
+from lra.kernels.norm_project import pallas_triton, reference
+from tools import h200, triton_report
+from tools.errors import relative_rms
 
 FULL = pytest.mark.full
 # Largest relative errors of y, do, dW and db. In bfloat16 the kernel rounds W

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kernels import tpu
-from kernels.tools import errors
-from kernels.tools.errors import Case, relative_rms
+from lra.kernels import tpu
 from tests.helpers.gradients import no_races
+from tools import errors
+from tools.errors import Case, relative_rms
 
 # Both dtypes, masks with ragged and with empty rows, one and several blocks.
 QUICK = [

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kernels.tools import timing
+from tools import timing
 
 _seen = contextvars.ContextVar('seen', default=None)
 

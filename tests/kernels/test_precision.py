@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from kernels import dispatch
-from kernels.tools import errors
+from lra.kernels import dispatch
 from tests.helpers.products import at_the_highest
+from tools import errors
 
 X = jax.ShapeDtypeStruct((2, 24, 2, 8), jnp.float32)
 PLAIN = [

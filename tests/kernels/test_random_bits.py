@@ -7,7 +7,7 @@ import pytest
 from jax.extend.random import threefry_2x32
 from jax.sharding import AxisType
 
-from kernels import axes, dispatch, random_bits
+from lra.kernels import axes, dispatch, random_bits
 
 SHAPES = ((7,), (1001,), (3, 5), (2, 4, 9), (0, 3))
 

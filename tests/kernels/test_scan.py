@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from kernels.scan import pallas_tpu, reference
-from kernels.scan import xla as xla_scan
-from kernels.tools import aot, errors, h200, hlo
+from lra import kernels
+from lra.kernels.scan import pallas_tpu, reference
+from lra.kernels.scan import xla as xla_scan
+from tools import aot, errors, h200, hlo
 
 FULL = pytest.mark.full
 NAMES = ('h', 'dx', 'da', 'last', 'dstate')
@@ -191,7 +191,7 @@ def test_pallas_tpu(case, monkeypatch):
 @pytest.mark.parametrize('case', SIMULATED, ids=str)
 def test_pallas_triton(case, monkeypatch):
   """Simulates several programs of channels, with L in one or two parts."""
-  pallas_triton = pytest.importorskip('kernels.scan.pallas_triton')
+  pallas_triton = pytest.importorskip('lra.kernels.scan.pallas_triton')
   rows = case.length // 32 * 16 if case.reverse else case.length
   monkeypatch.setattr(
     pallas_triton.triton, 'cut',

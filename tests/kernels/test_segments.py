@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from kernels.tools import errors
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from tools import errors
+from tools.errors import relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 H, D = 2, 16

@@ -9,10 +9,10 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jax.test_util import check_grads
 
-import kernels
-from kernels.tools import errors
-from kernels.tools.errors import relative_rms
+from lra import kernels
 from tests.helpers.gradients import with_cosines
+from tools import errors
+from tools.errors import relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 # SimpleTRON on a TPU runs the kernels of linear attention.

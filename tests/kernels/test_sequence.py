@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
-import kernels
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from tools.errors import relative_rms
 
 OPS = ('linear', 'simpletron', 'lightning')
 BATCH, LENGTH, HEADS, WIDTH = 4, 70, 2, 16  # no mesh divides the length

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, PartitionSpec
 
-import kernels
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from tools.errors import relative_rms
 
 SPLIT, WHOLE = PartitionSpec('data'), PartitionSpec()
 B, L, H, D = 4, 20, 2, 8

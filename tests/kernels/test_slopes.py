@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kernels.lightning.activation import silu, slope
-from kernels.linear import features
+from lra.kernels.lightning.activation import silu, slope
+from lra.kernels.linear import features
 
 X = np.r_[np.linspace(-12, 12, 96), -1e-3, 1e-3]  # avoids the kink at 0
 

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
-import kernels
-from kernels.softmax import chunked, reference
-from kernels.tools import errors
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from lra.kernels.softmax import chunked, reference
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import (
   check,
@@ -19,6 +17,8 @@ from tests.helpers.softmax import (
   resolve,
   up_to,
 )
+from tools import errors
+from tools.errors import relative_rms
 
 LENGTHS = [
   (1, 9),

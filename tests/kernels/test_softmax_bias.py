@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
-import kernels
-from kernels import random_bits
-from kernels.softmax import chunked, distances, reference
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from lra.kernels import random_bits
+from lra.kernels.softmax import chunked, distances, reference
 from tests.helpers.gradients import with_gradients
+from tools.errors import relative_rms
 
 X = jnp.ones((2, 8, 2, 32))
 BIAS = jnp.zeros((2, 15))

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from kernels import dispatch
-from kernels.softmax import cudnn, reference
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from lra.kernels import dispatch
+from lra.kernels.softmax import cudnn, reference
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import check, inputs, resolve, up_to
+from tools.errors import relative_rms
 
 
 class _Device:

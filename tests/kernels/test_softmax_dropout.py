@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from kernels import random_bits
-from kernels.softmax import chunked, dense, reference
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from lra.kernels import random_bits
+from lra.kernels.softmax import chunked, dense, reference
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import inputs, up_to
+from tools.errors import relative_rms
 
 RATE = 0.3
 KEY = jax.random.key(3)

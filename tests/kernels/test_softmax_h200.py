@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import kernels
-from kernels.softmax import cudnn
-from kernels.tools import aot
+from lra import kernels
+from lra.kernels.softmax import cudnn
+from tools import aot
 
 pytestmark = pytest.mark.full
 

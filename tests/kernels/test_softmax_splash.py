@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
-import kernels
-from kernels.softmax import reference, splash
-from kernels.tools import aot, errors, hlo
-from kernels.tools.errors import Case, relative_rms
+from lra import kernels
+from lra.kernels.softmax import reference, splash
 from tests.helpers.products import at_the_highest
+from tools import aot, errors, hlo
+from tools.errors import Case, relative_rms
 
 # Covers each length, width, mask and dtype; not all combinations.
 CASES = [

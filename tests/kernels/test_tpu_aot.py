@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import kernels
-from kernels import tpu
-from kernels.tools import aot, hlo
-from kernels.tools.errors import FUNCTIONS
+from lra import kernels
+from lra.kernels import tpu
+from tools import aot, hlo
+from tools.errors import FUNCTIONS
 
 pytestmark = pytest.mark.full
 

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from kernels import dispatch, tpu
-from kernels.linear import reference as linear
-from kernels.tools import errors
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from lra.kernels import dispatch, tpu
+from lra.kernels.linear import reference as linear
 from tests.helpers.gradients import no_races
 from tests.helpers.packed import SCALE, Call, expected
+from tools import errors
+from tools.errors import relative_rms
 
 
 def _cases(quick, others):

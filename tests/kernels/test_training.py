@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-import kernels
+from lra import kernels
 from tests.helpers import small
 
 pytestmark = pytest.mark.full

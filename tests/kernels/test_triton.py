@@ -15,12 +15,12 @@ import pytest
 
 pytest.importorskip('jax.experimental.pallas.triton')
 
-import kernels
-from kernels import dispatch, triton
-from kernels.linear import reference
-from kernels.tools import errors
-from kernels.tools.errors import Case, relative_rms
+from lra import kernels
+from lra.kernels import dispatch, triton
+from lra.kernels.linear import reference
 from tests.helpers.gradients import with_cosines
+from tools import errors
+from tools.errors import Case, relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 FULL = pytest.mark.full

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip('jax.experimental.pallas.triton')
 
-from kernels.tools import h200, triton_report
+from tools import h200, triton_report
 
 PTX = """
 .visible .entry good(.param .u64 x)

@@ -4,9 +4,9 @@ import pytest
 
 pytest.importorskip('jax.experimental.pallas.triton')
 
-from kernels import triton
-from kernels.lightning import pallas_triton as lightning
-from kernels.tools import cuda
+from lra.kernels import triton
+from lra.kernels.lightning import pallas_triton as lightning
+from tools import cuda
 
 
 @pytest.mark.parametrize('pairs', (1, 8, 128, 1024))

@@ -4,7 +4,7 @@ import math
 import os
 import time
 
-from lra.sweeps import ahead
+from lra.many import ahead
 
 
 def _helper(code):

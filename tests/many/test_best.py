@@ -11,13 +11,13 @@ from absl import flags
 from absl.testing import flagsaver
 
 from lra.cli import launch_sweep
-from lra.errors import UserError
-from lra.records import result
-from lra.sweeps import best, progress, runner, sweep
+from lra.core.errors import UserError
+from lra.many import best, progress, runner, sweep
+from lra.schema import result
 from tests.helpers import scored
 from tests.helpers.paths import ROOT
 
-RUN = json.loads((ROOT / 'tests/report/data/result.json').read_text())
+RUN = json.loads((ROOT / 'tests/board/data/result.json').read_text())
 
 
 def _result(accuracy, task='listops', examples=100):

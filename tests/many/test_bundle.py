@@ -14,10 +14,10 @@ import time
 
 import pytest
 
-from lra import files
-from lra.config import identity
-from lra.errors import UserError
-from lra.sweeps import bundle, sweep
+from lra.core import files
+from lra.core.errors import UserError
+from lra.many import bundle, sweep
+from lra.schema import identity
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 
@@ -243,7 +243,7 @@ def test_a_file_that_is_cut_off_is_refused(elsewhere, cut):
 
 KILLED = """
 import os, pathlib, signal, sys
-from lra.sweeps import bundle, sweep
+from lra.many import bundle, sweep
 name, count = sys.argv[1], int(sys.argv[2])
 before = getattr(bundle.os if name == 'rename' else bundle, name)
 def kill(*of):

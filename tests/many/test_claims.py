@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lra import errors
-from lra.records import result
-from lra.report.rows import Row
-from lra.report.statistics import Sample
-from lra.studies import compared, page
-from lra.sweeps import best, study, sweep
+from lra.board.rows import Row
+from lra.board.statistics import Sample
+from lra.core import errors
+from lra.many import best, study, sweep
+from lra.many import study_compared as compared
+from lra.many import study_page as page
+from lra.schema import result
 from tests.helpers import scored
 from tests.helpers.paths import ROOT
 
-RUN = json.loads((ROOT / 'tests/report/data/result.json').read_text())
+RUN = json.loads((ROOT / 'tests/board/data/result.json').read_text())
 _TEXT = '''
 title = "T"
 question = "Q?"

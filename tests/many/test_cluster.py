@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from lra import files
-from lra.errors import UserError
-from lra.sweeps import cluster
+from lra.core import files
+from lra.core.errors import UserError
+from lra.many import cluster
 from tests.helpers import slurm, tiny
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import end

@@ -1,7 +1,7 @@
 """Tests how the progress in checkpoints is read without JAX."""
 
-from lra import files
-from lra.sweeps import kept
+from lra.core import files
+from lra.many import kept
 
 
 def test_the_newest_is_the_one_of_most_steps(tmp_path):

@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 
-from lra import files
-from lra.config import identity
-from lra.records import result as result_lib
-from lra.sweeps import plan, sweep
+from lra.core import files
+from lra.many import plan, sweep
+from lra.schema import identity
+from lra.schema import result as result_lib
 from tests.helpers import committed
 from tests.helpers.paths import ROOT
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from lra.records import result as result_lib
-from lra.sweeps import progress, sweep
+from lra.many import progress, sweep
+from lra.schema import result as result_lib
 from tests.helpers import committed
 from tests.helpers.paths import ROOT
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from lra.sweeps import ahead, runner, sweep
-from lra.system import machine
+from lra.core import machine
+from lra.many import ahead, runner, sweep
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 

@@ -14,16 +14,16 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
+from lra.board import publish
 from lra.cli import command, launch_search
-from lra.errors import UserError
-from lra.records import result
-from lra.report import publish
-from lra.sweeps import search
-from lra.training import train
+from lra.core.errors import UserError
+from lra.many import search
+from lra.run import train
+from lra.schema import result
 from tests.helpers import commands, same_run, scored, tiny
 from tests.helpers.paths import ROOT
 
-RUN = json.loads((ROOT / 'tests/report/data/result.json').read_text())
+RUN = json.loads((ROOT / 'tests/board/data/result.json').read_text())
 SPACE = 'train.learning_rate=log(1e-4,1) train.weight_decay=[0,0.1]'
 
 

@@ -12,16 +12,16 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from lra import files, tasks
+from lra.board import boards, publish, rows, store, tables
 from lra.cli import launch_suite
-from lra.errors import UserError
-from lra.records import result, store
-from lra.report import boards, publish, rows, tables
-from lra.sweeps import plan, runner, suite, sweep
+from lra.core import files, tasks
+from lra.core.errors import UserError
+from lra.many import plan, runner, suite, sweep
+from lra.schema import result
 from tests.helpers import commands, same_run, scored, tiny
 from tests.helpers.paths import ROOT
 
-RUN = json.loads((ROOT / 'tests/report/data/result.json').read_text())
+RUN = json.loads((ROOT / 'tests/board/data/result.json').read_text())
 RATES = 0.001, 0.01, 0.1, 1.0
 LINE = tiny.words(**{
     'train.steps': 20, 'train.eval_every': 10, 'train.warmup_steps': 0})

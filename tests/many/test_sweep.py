@@ -12,12 +12,12 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from lra import files, models
+from lra import models
+from lra.board import inputs
 from lra.cli import launch_sweep
-from lra.errors import BUG, USER_ERROR, UserError
-from lra.report import inputs
-from lra.sweeps import cluster, runner, sweep
-from lra.system import signals
+from lra.core import files, signals
+from lra.core.errors import BUG, USER_ERROR, UserError
+from lra.many import cluster, runner, sweep
 from tests.helpers import commands, committed, tiny
 from tests.helpers.paths import ROOT
 

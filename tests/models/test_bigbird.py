@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.bigbird import Mixer
 from lra.nn import patterns
 from lra.nn.patterns import Pattern

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.deltanet import Mixer
 from tests.helpers import delta_oracle, mixer_oracle
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.etc import Mixer
 from tests.helpers import mixer_oracle, sparse_oracle
 

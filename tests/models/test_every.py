@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lra import models
-from lra.costs import tables
-from lra.errors import UserError
+from lra.core.errors import UserError
 from tests.helpers import mixer_oracle, small
+from tools import tables
 
 NAMES = models.names()
 SHORT, LENGTHS = 7, (1, 2, 3, 13, 31)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models import gqa, transformer
 from tests.helpers import mixer_oracle, small
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.hgrn import Mixer
 from lra.nn.norm import EPS
 from tests.helpers import gated_oracle, mixer_oracle, small

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.hgrn2 import Mixer
 from tests.helpers import gated_oracle as parts
 from tests.helpers import mixer_oracle, small

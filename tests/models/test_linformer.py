@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.linformer import Mixer
 from tests.helpers import mixer_oracle, small
 

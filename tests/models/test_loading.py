@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from lra import models
-from lra.errors import UserError
-from lra.system import signals
+from lra.core import signals
+from lra.core.errors import UserError
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_bad_model_is_one_sentence(folder, monkeypatch, text, sentence):
 
 
 @pytest.mark.parametrize('raised, heard', [
-    ('from lra.system.signals import Stop\nraise Stop\n', True),
+    ('from lra.core.signals import Stop\nraise Stop\n', True),
     ('raise KeyboardInterrupt\n', False)])
 def test_ctrl_c_while_a_model_is_imported_is_not_its_fault(
     folder, monkeypatch, raised, heard):

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.long_conv import Mixer
 from tests.helpers import mixer_oracle
 from tests.helpers.state_space_oracle import glu

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.lru import Mixer
 from tests.helpers import mixer_oracle
 from tests.helpers.state_space_oracle import glu, recurrence

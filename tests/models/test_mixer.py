@@ -8,12 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-import kernels
-from lra import models, tasks
-from lra.costs import tables
-from lra.errors import UserError
+from lra import kernels, models
+from lra.core import tasks
+from lra.core.errors import UserError
 from lra.nn.mixer import HeadMixer
 from tests.helpers import documents, mixer_oracle, small
+from tools import tables
 
 NAMES = models.names()
 

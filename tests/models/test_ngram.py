@@ -2,7 +2,7 @@
 
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.ngram import Mixer
 from tests.helpers import mixer_oracle, small, sparse_oracle
 

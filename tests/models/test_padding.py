@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import pytest
 
 from lra import models
-from lra.costs import tables
+from lra.board import catalogue
 from lra.models import synthesizer
-from lra.report import catalogue
 from tests.helpers import mixer_oracle, small
+from tools import tables
 
 ENTRIES = catalogue.read()
 # Models whose parameters, patterns or angles depend on the padded length, as

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import base
 from lra import models
-from lra.errors import UserError
-from lra.experiment.experiment import resolve
-from lra.training import provenance
+from lra.configs import base
+from lra.core.errors import UserError
+from lra.run import provenance
+from lra.run.experiment import resolve
 from tests.helpers import mixer_oracle
 
 DOUBLED = 'doubled_of_a_test'

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.retnet import Mixer
 from tests.helpers import gated_oracle as parts
 from tests.helpers import mixer_oracle

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.rfa import Mixer
 from lra.nn import features
 from tests.helpers import mixer_oracle, small

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models import routing
 from lra.models.routing import Mixer
 from tests.helpers import mixer_oracle, small, sparse_oracle

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.s5 import Mixer
 from lra.nn import state_space
 from tests.helpers import mixer_oracle

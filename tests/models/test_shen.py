@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.shen import Mixer
 from tests.helpers import mixer_oracle
 

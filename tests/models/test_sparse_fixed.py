@@ -2,7 +2,7 @@
 
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models.sparse_transformer import Fixed as Mixer
 from tests.helpers import mixer_oracle, sparse_oracle
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lra import models
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models import spectral
 from tests.helpers import mixer_oracle, small
 

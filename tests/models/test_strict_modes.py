@@ -5,8 +5,9 @@ import functools
 import jax
 import pytest
 
-from lra import models, tasks
-from lra.training.program import Program
+from lra import models
+from lra.core import tasks
+from lra.run.program import Program
 from tests.helpers import small
 
 MODELS = models.names()

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models import transformer, transformer_alibi, transformer_t5
 from lra.models.transformer import Mixer
 from tests.helpers import mixer_oracle, small

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models import transformer_t5
 from lra.models.transformer_t5 import Mixer
 from tests.helpers import mixer_oracle

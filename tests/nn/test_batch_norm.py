@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import lra
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn.norm import BATCH_EPS, STATS, BatchNorm
-from lra.training import restore, step, train
+from lra.run import restore, step, train
 from tests.helpers import same_run, small
 
 

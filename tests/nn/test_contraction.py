@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
+from lra import kernels
 from lra.nn import contraction
 from lra.nn.contraction import Dense
 from tests.helpers import small

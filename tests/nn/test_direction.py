@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from lra import models
-from lra.config import fields
-from lra.errors import UserError
-from lra.experiment.experiment import make_mixer
+from lra.core.errors import UserError
 from lra.nn.encoder import Block
+from lra.run.experiment import make_mixer
+from lra.schema import fields
 from tests.helpers import small
 
 ALTERNATING = [

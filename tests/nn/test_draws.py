@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
+from lra import kernels
 from lra.nn import draws
 from lra.nn.dropout import Dropout
 

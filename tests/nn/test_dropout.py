@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from lra import models
+from lra import kernels, models
 from lra.nn import direction, dropout
 from tests.helpers import gradients, small
 

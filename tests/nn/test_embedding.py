@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
+from lra import kernels
 from lra.nn.embedding import SMALL, Embedding
 
 # On a GPU: partly filled blocks of rows, several blocks of columns.

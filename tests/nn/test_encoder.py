@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from lra.config import fields
-from lra.errors import UserError
+from lra import kernels
+from lra.core.errors import UserError
 from lra.nn import encoder, heads
 from lra.nn.dropout import Dropout
-from lra.training import program
+from lra.run import program
+from lra.schema import fields
 from tests.helpers import encoder_reference, small
 
 POOLING = fields.FIELDS['encoder.pooling'].choices
@@ -244,7 +244,7 @@ def test_unmasked_padding_takes_part():
 def test_parameters_of_the_retrieval_transformer(head, features):
   """The count of SimpleTRON's retrieval model equals a sum by hand."""
   import importlib
-  c = importlib.import_module('configs.transformer').get_config('retrieval')
+  c = importlib.import_module('lra.configs.transformer').get_config('retrieval')
   c.encoder.head = head
   shapes = small.make(c).state_shape.params
   total = sum(np.prod(x.shape) for x in jax.tree.leaves(shapes))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
+from lra import kernels
 from lra.nn import features
 from tests.helpers import mixer_oracle, small
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-import kernels
+from lra import kernels
 from lra.nn.mlp import gelu
 
 

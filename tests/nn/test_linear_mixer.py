@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from kernels.norm_project import api as norm_project
-from kernels.tools import errors
-from kernels.tools.errors import relative_rms
+from lra import kernels
+from lra.kernels.norm_project import api as norm_project
 from lra.models import lightning, linear_transformer, simpletron
 from lra.nn import layers
+from tools import errors
+from tools.errors import relative_rms
 
 X = jax.random.normal(jax.random.key(0), (2, 40, 128))
 MASK = jnp.arange(40) < jnp.array([[40], [25]])

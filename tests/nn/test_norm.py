@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-import kernels
+from lra import kernels
 from lra.nn.norm import EPS, LayerNorm
 from tests.helpers import small
 

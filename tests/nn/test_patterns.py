@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import patterns
 from lra.nn.patterns import KINDS, Pattern
 from tests.helpers import sparse_oracle

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lra import models
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.nn import rotary
 from tests.helpers import mixer_oracle, small
 

@@ -12,10 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from lra import models
-from lra.costs import tables
-from lra.errors import UserError
+from lra import kernels, models
+from lra.core.errors import UserError
 from lra.nn import patterns
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.features import FeatureMixer
@@ -23,6 +21,7 @@ from lra.nn.mixer import HeadMixer
 from lra.nn.patterns import Pattern
 from lra.nn.state import state_size, under_kernel
 from tests.helpers import mixer_oracle
+from tools import tables
 
 WIDTH, LENGTH = 16, 40
 

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lra import tasks
+from lra.core import tasks
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
-from lra.experiment import experiment, source
 from lra.objectives.classification import Objective
+from lra.run import experiment, source
 from tests.helpers import mixer_oracle, small
 
 RNG = np.random.default_rng(0)

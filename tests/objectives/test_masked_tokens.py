@@ -18,7 +18,7 @@ import pytest
 from lra import objectives
 from lra.data import batches
 from lra.objectives import base
-from lra.training import train
+from lra.run import train
 from tests.helpers import small
 
 
@@ -81,7 +81,7 @@ def masked_tokens(monkeypatch):
   monkeypatch.setitem(sys.modules, module.__name__, module)
   monkeypatch.setattr(
       objectives, 'names', lambda: ('classification', 'masked_tokens'))
-  from lra.config import fields
+  from lra.schema import fields
   field = fields.FIELDS['objective']
   monkeypatch.setitem(fields.FIELDS, 'objective', type(field)(
       **{**vars(field), 'choices': ()}))

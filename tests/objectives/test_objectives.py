@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lra import objectives
-from lra.errors import UserError
+from lra.core.errors import UserError
 
 
 @pytest.mark.parametrize('name', ['base', '__init__', 'another'])

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import lra
-from lra import objectives, tasks
+from lra import objectives
+from lra.core import tasks
+from lra.core.errors import UserError
 from lra.data import batches, prepared
-from lra.errors import UserError
-from lra.experiment import source
 from lra.objectives import masked
-from lra.training import train, warm_start
+from lra.run import source, train, warm_start
 from tests.helpers import small, tiny
 from tests.helpers.paths import ROOT
 
@@ -134,7 +134,7 @@ def test_objectives_that_cannot_teach_are_refused(name, model, task):
 
 
 def test_each_objective_of_the_first_phase_exists():
-  from lra.config.fields import FIELDS
+  from lra.schema.fields import FIELDS
   assert set(FIELDS['pretrain.objective'].choices[1:]) < set(objectives.names())
   assert masked.Objective.supervised is False
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from data_prep.content import Split
-from lra import files
-from lra.errors import UserError
+from lra.core import files
+from lra.core.errors import UserError
+from lra.data_prep.content import Split
 from lra.objectives import classification, token_classification
-from lra.training import train
+from lra.run import train
 from tests.helpers import small
 
 

@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from data_prep.content import split_of
 from lra.data import batches, wordpiece
-from lra.experiment.experiment import resolve
-from lra.training import program, warm_start
+from lra.data_prep.content import split_of
+from lra.run import program, warm_start
+from lra.run.experiment import resolve
 from tests.helpers import peer, tiny_bert
 
 torch = peer.torch

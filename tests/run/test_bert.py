@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 from safetensors import numpy as safetensors
 
-import data_prep
 import lra
-from data_prep import zhang
-from lra.config import identity
-from lra.errors import UserError
-from lra.experiment import bert
-from lra.experiment.experiment import resolve
+from lra import data_prep
+from lra.core.errors import UserError
+from lra.data_prep import zhang
 from lra.nn import heads
-from lra.training import program, train, warm_start
+from lra.run import bert, program, train, warm_start
+from lra.run.experiment import resolve
+from lra.schema import identity
 from tests.helpers import tiny_bert
 from tests.helpers.paths import ROOT
 

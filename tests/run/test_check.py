@@ -9,15 +9,16 @@ import flax.linen as nn
 import jax.numpy as jnp
 import pytest
 
-from configs import protocols
-from lra import models, tasks
-from lra.config import fields
-from lra.errors import UserError
-from lra.experiment import check
+from lra import models
+from lra.configs import protocols
+from lra.core import tasks
+from lra.core.errors import UserError
+from lra.run import check
+from lra.schema import fields
 
 
 def _config(arg='listops_mini', model='simpletron'):
-  c = importlib.import_module(f'configs.{model}').get_config(arg)
+  c = importlib.import_module(f'lra.configs.{model}').get_config(arg)
   return c.copy_and_resolve_references()
 
 
@@ -50,7 +51,7 @@ def test_every_protocol_passes(task, protocol):
 
 def test_references_need_not_be_resolved():
   check.check(
-      importlib.import_module('configs.reformer').get_config('listops'))
+      importlib.import_module('lra.configs.reformer').get_config('listops'))
 
 
 NUMBERS = {n: f for n, f in fields.FIELDS.items() if f.type in (int, float)}
@@ -142,8 +143,8 @@ def test_other_types_are_held(name):
 
 
 def test_unknown_and_missing_fields():
-  _refuse({'train.stepz': 3}, 'lra/config/fields.py')
-  _refuse({'stepz': 3}, 'lra/config/fields.py')
+  _refuse({'train.stepz': 3}, 'lra/schema/fields.py')
+  _refuse({'stepz': 3}, 'lra/schema/fields.py')
   c = _config()
   del c.optim.ema
   with pytest.raises(UserError, match='config.optim.ema is missing'):

@@ -7,9 +7,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from lra.errors import UserError
-from lra.training import checkpoint
-from lra.training.checkpoint import Checkpoints
+from lra.core.errors import UserError
+from lra.run import checkpoint
+from lra.run.checkpoint import Checkpoints
 from tests.helpers import damage
 
 

@@ -4,8 +4,8 @@ import types
 
 import pytest
 
-from lra.training import counters
-from lra.training.counters import RunCounters
+from lra.run import counters
+from lra.run.counters import RunCounters
 from tests.helpers import small
 
 

@@ -6,8 +6,8 @@ import pathlib
 import pytest
 from matplotlib import colors
 
-from lra.errors import UserError
-from lra.records import curves
+from lra.core.errors import UserError
+from lra.run import curves
 from tests.helpers import commands, scored
 
 SCORES = {0: {100: 0.2, 200: 0.4, 300: 0.5}, 1: {100: 0.4, 200: 0.5}}
@@ -101,7 +101,7 @@ def _of_runs(ax):
 
 def _record(path, seed, accuracy, config, **changes):
   """Writes a record with best step 200 whose validation has this accuracy."""
-  record = json.loads((pathlib.Path(__file__).parents[1] / 'report' / 'data'
+  record = json.loads((pathlib.Path(__file__).parents[1] / 'board' / 'data'
                        / 'result.json').read_text())
   right = round(accuracy * 10)
   scores = scored.of([[right, 10 - right], [0, 0]])

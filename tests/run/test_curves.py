@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from lra.errors import UserError
-from lra.records import curves
+from lra.core.errors import UserError
+from lra.run import curves
 
 
 def log(split, step, **changes):

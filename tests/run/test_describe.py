@@ -5,9 +5,9 @@ import re
 import pytest
 
 from lra import models
-from lra.config import fields, identity
-from lra.config.fields import COUNT, Field
-from lra.experiment import describe
+from lra.run import describe
+from lra.schema import fields, identity
+from lra.schema.fields import COUNT, Field
 from tests.helpers import small
 
 

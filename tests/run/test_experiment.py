@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import ml_collections
 import pytest
 
-from lra.config import identity
-from lra.costs import parameters
-from lra.errors import UserError
-from lra.experiment import check, experiment
-from lra.report import catalogue
+from lra.board import catalogue
+from lra.cli import parameters
+from lra.core.errors import UserError
+from lra.run import check, experiment
+from lra.schema import identity
 from tests.helpers import small
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import lra
+from lra.core.errors import UserError
 from lra.data import longer
-from lra.errors import UserError
-from lra.training import extrapolation, train
+from lra.run import extrapolation, train
 from tests.helpers import small
 
 

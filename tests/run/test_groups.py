@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from lra import models
-from lra.errors import UserError
-from lra.training import optim
+from lra.core.errors import UserError
+from lra.run import optim
 from tests.helpers import small
 
 

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-import data_prep
-from lra import files
+from lra import data_prep
+from lra.core import files
 from lra.objectives import classification
-from lra.training import train
-from lra.training.counters import RunCounters, at_guessing
+from lra.run import train
+from lra.run.counters import RunCounters, at_guessing
 from tests.helpers import small
 
 pytestmark = pytest.mark.usefixtures('quick_runs')

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from lra import files
 from lra.cli import launch
+from lra.core import files
 from tests.helpers import same_run, tiny
 from tests.helpers.paths import ROOT
 

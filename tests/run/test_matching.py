@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from lra.errors import UserError
-from lra.training import matching
+from lra.core.errors import UserError
+from lra.run import matching
 
 NAMES = tuple(f'encoder/block_{i}/mixer/{name}/kernel' for i in range(6)
               for name in ('query', 'key', 'value', 'out'))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from lra import models
-from lra.errors import UserError
-from lra.training import mesh, step, train
+from lra.core.errors import UserError
+from lra.run import mesh, step, train
 from tests.helpers import small
 
 SPLITTING = sorted(

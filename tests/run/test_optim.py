@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from lra.training import optim
+from lra import kernels
+from lra.run import optim
 from tests.helpers import small
 
 

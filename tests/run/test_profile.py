@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from lra.errors import UserError
-from lra.training import profile, train
+from lra.core.errors import UserError
+from lra.run import profile, train
 from tests.helpers import small
 
 

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from lra import bits
+from lra.core import bits
 from lra.data.prepared import Split
 from lra.objectives import classification
 from tests.helpers import small

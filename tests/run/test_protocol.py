@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from configs import base
-from lra.config import identity
-from lra.errors import UserError
-from lra.experiment import experiment, loader
+from lra.configs import base
+from lra.core.errors import UserError
+from lra.run import experiment, loader
+from lra.schema import identity
 from tests.helpers.paths import ROOT
 
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from lra import models
-from lra.training import provenance
+from lra.run import provenance
 from tests.helpers import small
 
 

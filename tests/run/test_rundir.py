@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from lra.errors import UserError
-from lra.training import rundir
+from lra.core.errors import UserError
+from lra.run import rundir
 
 CONFIG = {'seed': 0, 'task': 'listops', 'data_dir': '',
           'train': {'steps': 5, 'batch_size': 4}}

@@ -7,7 +7,7 @@ import optax
 import optax.contrib
 import pytest
 
-from lra.training import optim, step
+from lra.run import optim, step
 from tests.helpers import small
 
 STEPS, WARMUP, RATE = 100, 10, 0.3

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-import data_prep
-from lra import files
+from lra import data_prep
+from lra.core import files
 from lra.data import prepared
-from lra.training import train
-from lra.training.checkpoint import Checkpoints
+from lra.run import train
+from lra.run.checkpoint import Checkpoints
 from tests.helpers import small
 
 pytestmark = pytest.mark.usefixtures('quick_runs')

@@ -7,10 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from lra import files
-from lra.errors import UserError
-from lra.system import machine
-from lra.training import sizes, train, trainer
+from lra.core import files, machine
+from lra.core.errors import UserError
+from lra.run import sizes, train, trainer
 from tests.helpers import same_run, small
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lra.objectives import classification
-from lra.training import program, step
+from lra.run import program, step
 from tests.helpers import small
 
 

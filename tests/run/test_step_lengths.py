@@ -6,11 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from lra import bits, models
+from lra import models
+from lra.core import bits
+from lra.core.errors import UserError
 from lra.data import batches, prepared
 from lra.data.prepared import Split
-from lra.errors import UserError
-from lra.training import step, train
+from lra.run import step, train
 from tests.helpers import small
 
 

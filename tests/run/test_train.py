@@ -9,14 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from lra import files
-from lra.errors import UserError
-from lra.experiment import experiment
-from lra.records import curves, result
-from lra.system import machine
-from lra.training import rundir, train
-from lra.training.checkpoint import Checkpoints
-from lra.training.counters import RunCounters
+from lra.core import files, machine
+from lra.core.errors import UserError
+from lra.run import curves, experiment, rundir, train
+from lra.run.checkpoint import Checkpoints
+from lra.run.counters import RunCounters
+from lra.schema import result
 from tests.helpers import documents, same_run, small
 
 pytestmark = pytest.mark.usefixtures('compile_once')

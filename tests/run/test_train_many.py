@@ -6,9 +6,9 @@ import types
 import numpy as np
 import pytest
 
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
-from lra.training import program, provenance, train, trainer
+from lra.run import program, provenance, train, trainer
 from tests.helpers import small
 
 pytestmark = pytest.mark.usefixtures('quick_runs')

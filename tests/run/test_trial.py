@@ -6,9 +6,9 @@ import types
 import numpy as np
 import pytest
 
-from lra.costs import trial
 from lra.data import prepared
-from lra.training.trainer import Diverged, Trainer
+from lra.run import trial
+from lra.run.trainer import Diverged, Trainer
 from tests.helpers import commands, same_run, tiny
 from tests.helpers.paths import ROOT
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import lra
-from lra import files
-from lra.config import identity
-from lra.errors import UserError
-from lra.experiment import source as source_lib
-from lra.training import train, warm_start
+from lra.core import files
+from lra.core.errors import UserError
+from lra.run import source as source_lib
+from lra.run import train, warm_start
+from lra.schema import identity
 from tests.helpers import small
 
 ATTENTION = r'encoder/block_(\d+)/mixer/(query|key|value)/.*'
@@ -116,7 +116,7 @@ def test_a_config_names_its_run_with_the_same_seed(tmp_path, monkeypatch):
   words = 'configs/performer.py:parity train.steps=7 train.warmup_steps=1'
   made = [small.experiment(config(seed=seed, init_from=words))
           for seed in (0, 3)]
-  whole = importlib.import_module('configs.performer').get_config('parity')
+  whole = importlib.import_module('lra.configs.performer').get_config('parity')
   whole.train.steps, whole.train.warmup_steps = 7, 1
   for run, seed in zip(made, (0, 3), strict=True):
     whole.seed = seed

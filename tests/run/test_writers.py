@@ -13,9 +13,9 @@ import types
 
 import pytest
 
-from lra import paths
-from lra.errors import UserError
-from lra.training import rundir, train, writers
+from lra.core import paths
+from lra.core.errors import UserError
+from lra.run import rundir, train, writers
 from tests.helpers import same_run, small
 
 CONFIG = {'seed': 0, 'task': 'listops_mini', 'data_dir': '',

@@ -5,8 +5,8 @@ import shlex
 
 import pytest
 
-from lra.config import grid
-from lra.errors import UserError
+from lra.core.errors import UserError
+from lra.schema import grid
 
 
 @pytest.mark.parametrize('line', [

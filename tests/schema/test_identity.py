@@ -7,7 +7,7 @@ import json
 import ml_collections
 import pytest
 
-from lra.config import fields, identity
+from lra.schema import fields, identity
 from tests.helpers.paths import ROOT
 
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
@@ -16,7 +16,7 @@ EXTRA = {'train.later': fields.Field(0.5, 'Made up.', before=0.5),
 
 
 def _config(arg='listops_mini', model='simpletron', **changes):
-  c = importlib.import_module(f'configs.{model}').get_config(arg)
+  c = importlib.import_module(f'lra.configs.{model}').get_config(arg)
   for name, value in changes.items():
     group, _, key = name.rpartition('.')
     with c.unlocked():
@@ -164,10 +164,10 @@ def test_whoever_declares_a_field_says_what_was_done_before():
       and not name.startswith('model.')]
   assert not missing, (
       f'{missing[0]} is newer than the records: set `before` of its Field in '
-      'lra/config/fields.py to the value that describes the earlier '
+      'lra/schema/fields.py to the value that describes the earlier '
       'behaviour, or all old records lose their rows.')
   assert known <= set(fields.FIELDS), (
-      'a field of the records is not in lra/config/fields.py: declare it.')
+      'a field of the records is not in lra/schema/fields.py: declare it.')
   for name, field in fields.FIELDS.items():
     if field.before is not fields.ALWAYS:
       assert field.default == field.before, (
@@ -185,7 +185,7 @@ def test_whoever_adds_an_argument_to_a_model_says_what_was_done_before():
         fields.ADDED_TO_MODELS.get(model, {}))
     assert not added, (
         f'{path}: config.model.{min(added)} of {model} is newer than its '
-        'records: add it to ADDED_TO_MODELS in lra/config/fields.py with the '
+        'records: add it to ADDED_TO_MODELS in lra/schema/fields.py with the '
         'value that describes the earlier behaviour.')
 
 

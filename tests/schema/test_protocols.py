@@ -6,13 +6,13 @@ import pathlib
 
 import pytest
 
-from lra import paths
-from lra.records import result, store
-from lra.report import render, site
-from lra.report.site import Place
+from lra.board import render, site, store
+from lra.board.site import Place
+from lra.core import paths
+from lra.schema import result
 
 RUN = json.loads(
-    (pathlib.Path(__file__).parents[1] / 'report/data/result.json').read_text())
+    (pathlib.Path(__file__).parents[1] / 'board/data/result.json').read_text())
 
 
 def compared(steps=800, changes=None, **fields):

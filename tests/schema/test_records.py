@@ -6,15 +6,14 @@ import pathlib
 
 import pytest
 
-from lra import bits, paths
+from lra.board import boards as boards_lib
 from lra.cli import repeat
-from lra.config import identity
-from lra.records import result
-from lra.report import boards as boards_lib
+from lra.core import bits, paths
+from lra.schema import identity, result
 from tests.helpers import scored
 
 RUN = json.loads(
-    (pathlib.Path(__file__).parents[1] / 'report/data/result.json').read_text())
+    (pathlib.Path(__file__).parents[1] / 'board/data/result.json').read_text())
 # Hardware settings, which change no score.
 FITTED = {
     'train.log_every': 7, 'train.mixer_std': True,

@@ -9,14 +9,14 @@ import subprocess
 
 import pytest
 
-from lra import bits, paths
-from lra.errors import UserError
-from lra.records import result, scores
-from lra.report import boards as boards_lib
-from lra.report import publish, render, site
+from lra.board import boards as boards_lib
+from lra.board import publish, render, site
+from lra.core import bits, paths
+from lra.core.errors import UserError
+from lra.schema import result, scores
 from tests.helpers import scored
 
-_DATA = pathlib.Path(__file__).parents[1] / 'report/data'
+_DATA = pathlib.Path(__file__).parents[1] / 'board/data'
 RUN = json.loads((_DATA / 'result.json').read_text())
 FLOORS = json.loads((_DATA / 'floors.json').read_text())
 

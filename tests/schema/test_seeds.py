@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from lra import files
 from lra.cli import launch
+from lra.core import files
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import end

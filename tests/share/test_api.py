@@ -12,14 +12,14 @@ import pytest
 from PIL import Image
 
 import lra
-from data_prep import encode, listops
-from lra import bits, files, tasks
 from lra.cli import inspection
-from lra.costs import quantised
+from lra.core import bits, files, tasks
+from lra.core.errors import UserError
 from lra.data import prepared
-from lra.errors import UserError
+from lra.data_prep import encode, listops
 from lra.objectives import classification
-from lra.training import train
+from lra.run import train
+from lra.share import quantised
 from tests.helpers import (
   commands,
   damage,
@@ -377,7 +377,7 @@ def _record(path, right, **changes):
 
   `right` holds which answers are correct; `changes` sets fields of `train`.
   """
-  record = json.loads((pathlib.Path(__file__).parent / 'report' / 'data'
+  record = json.loads((pathlib.Path(__file__).parent / 'board' / 'data'
                        / 'result.json').read_text())
   record['test'] = scored.of(
       [[sum(right), 10 - sum(right)], [0, 0]], correct=bits.pack(right))

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import lra
-from lra.records import result
+from lra.schema import result
 
 MODELS = sorted(
     (pathlib.Path(lra.__file__).parent / 'examples/models').iterdir())

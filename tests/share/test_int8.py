@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lra.errors import UserError
-from lra.report import catalogue
-from lra.training import int8
+from lra.board import catalogue
+from lra.core.errors import UserError
+from lra.share import int8
 from tests.helpers import int8_oracle, small
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lra.costs import quantised
-from lra.report.statistics import Sample
+from lra.board.statistics import Sample
+from lra.share import quantised
 
 
 def test_a_comparison_counts_the_answers_that_only_one_has_right():

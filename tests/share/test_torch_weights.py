@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from safetensors import numpy as safetensors
 
-from lra import torch_weights
-from lra.errors import UserError
+from lra.core.errors import UserError
 from lra.models import nystromformer, transformer
+from lra.share import torch_weights
 from tests.helpers import documents, mixer_oracle
 
 X, MASK = mixer_oracle.ragged(9, 9, width=6)

@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-from lra.errors import UserError
+from lra.core.errors import UserError
 from tests.stress import kills
 from tests.stress.works import ROOT, Work, works
 

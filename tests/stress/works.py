@@ -9,8 +9,8 @@ import shutil
 import sys
 from collections.abc import Callable
 
-import data_prep
-from data_prep.content import fingerprint
+from lra import data_prep
+from lra.data_prep.content import fingerprint
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from kernels.tools import benchmark, recorded
-from kernels.tools.errors import FUNCTIONS
 from tests.helpers import tiny
+from tools import benchmark, recorded
+from tools.errors import FUNCTIONS
 
 pytestmark = pytest.mark.full
 

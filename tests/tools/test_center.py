@@ -1,6 +1,6 @@
 """Tests how the study of full, flash and local attention compares its arms."""
 
-from lra.costs import center
+from tools import center
 
 
 def test_arms_are_compared_within_a_round(monkeypatch):

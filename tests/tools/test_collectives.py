@@ -12,9 +12,8 @@ import pytest
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from kernels.tools import hlo
-from lra.costs import collectives
 from tests.helpers import small
+from tools import collectives, hlo
 
 TESTS = pathlib.Path(__file__).parents[1]
 LAYERS, HEADS, WIDTH, LENGTH, MICRO, COUNT = 2, 2, 32, 64, 4, 3
@@ -30,7 +29,7 @@ import json, sys
 import jax
 jax.config.update('jax_num_cpu_devices', 8)
 from costs import test_collectives as test
-from lra.costs import collectives
+from tools import collectives
 told = {name: collectives.collective_bytes(test.config(*case), 8)
         for name, case in test.MESHES.items()}
 print(json.dumps({name: [[*key, times] for key, times in found.items()]

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from lra import files
-from lra.costs import layers, tables
-from lra.errors import UserError
+from lra.board import catalogue, inputs
+from lra.core import files
+from lra.core.errors import UserError
 from lra.nn import partials
-from lra.report import catalogue, inputs
+from tools import layers, tables
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ def test_less_than_the_floor_is_moved_on_tpus_alone():
 
 WITHOUT_TOOLS = """
 import sys
-sys.modules['kernels.tools'] = None
-from lra.costs import __main__ as command
-from lra.errors import UserError
+sys.modules['tools'] = None
+from tools import __main__ as command
+from lra.core.errors import UserError
 for name in sys.argv[1:]:
   try:
     command._module(name)
@@ -106,5 +106,5 @@ def test_an_installed_package_says_that_it_lacks_the_tools():
   done = subprocess.run([sys.executable, '-c', WITHOUT_TOOLS, *names],
                         text=True, capture_output=True)
   assert done.returncode == 0, done.stderr
-  assert [line.split(' needs kernels/tools')[0]
+  assert [line.split(' needs tools')[0]
           for line in done.stdout.splitlines()] == [f'--{n}' for n in names]

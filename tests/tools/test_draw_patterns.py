@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from lra.costs import patterns
-from lra.errors import UserError
+from lra.core.errors import UserError
+from tools import patterns
 
 
 @pytest.mark.full

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lra.costs import step
-from lra.training import program
+from lra.run import program
 from tests.helpers import small
+from tools import step
 
 
 @pytest.mark.full

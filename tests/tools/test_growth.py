@@ -2,9 +2,9 @@
 
 import pytest
 
-from lra.costs import tables
+from lra.board import catalogue
 from lra.nn import partials
-from lra.report import catalogue
+from tools import tables
 
 ENTRIES = {e.name: e for e in catalogue.read()}
 SUBQUADRATIC = [n for n, e in ENTRIES.items() if tables.limit(e) is not None]

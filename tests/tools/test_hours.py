@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from lra import paths, tasks
-from lra.costs import hours
-from lra.costs.hours import Cost, Device
+from lra.core import paths, tasks
+from tools import hours
+from tools.hours import Cost, Device
 
 
 def _counted(function, *shapes):

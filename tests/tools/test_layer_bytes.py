@@ -2,8 +2,7 @@
 
 import pytest
 
-from kernels.tools import aot
-from lra.costs import layers, recurrent
+from tools import aot, layers, recurrent
 
 # Lightning with every choice of heads, other models with every second choice.
 SOME = [(name, 'both', *heads) for i, name in enumerate(layers.MODELS)

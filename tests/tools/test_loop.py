@@ -4,10 +4,10 @@ import types
 
 import pytest
 
-from lra.costs import step
-from lra.training import program
-from lra.training.trainer import Trainer
+from lra.run import program
+from lra.run.trainer import Trainer
 from tests.helpers import small
+from tools import step
 
 
 @pytest.mark.full

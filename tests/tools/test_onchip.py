@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from kernels.tools import benchmark, errors
-from kernels.tools.errors import Case
-from lra.costs import layers, onchip
-from lra.errors import UserError
-from lra.system import machine
+from lra.core import machine
+from lra.core.errors import UserError
+from tools import benchmark, errors, layers, onchip
+from tools.errors import Case
 
 TINY = {
     'errors': [Case(9, 1, 8, 'float32', 'ragged')],

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from kernels import chunks
-from kernels.tools import errors, peers
-from kernels.tools.errors import Case
+from lra.kernels import chunks
+from tools import errors, peers
+from tools.errors import Case
 
 
 def test_jla_is_asked_for_lightning_attention():

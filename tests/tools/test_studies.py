@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from lra.costs import better_attention, studies
-from lra.errors import UserError
+from lra.core.errors import UserError
+from lra.share import measured as studies
+from tools import better_attention
 
 
 @pytest.mark.parametrize('length, width, heads', [(8, 16, 2), (20, 12, 4)])
@@ -41,7 +42,7 @@ def test_a_file_has_its_rows_and_their_origin(tmp_path):
   text = studies.write(tmp_path, 'int8', rows, '--int8=runs/x')
   found = json.loads((tmp_path / 'studies/int8.json').read_text())
   assert found == json.loads(text) and found['rows'] == rows
-  assert found['command'] == 'python -m lra.costs --int8=runs/x'
+  assert found['command'] == 'python -m tools --int8=runs/x'
   assert found['environment']['device'].startswith('cpu')
   (tmp_path / 'taken').write_text('')
   with pytest.raises(UserError, match='taken'):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kernels.tools import benchmark, readme, recorded
+from tools import benchmark, readme, recorded
 
 TABLE = '| a |\n|---|\n| \\1 |'
 

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from kernels.tools import trace
+from tools import trace
 
 EVENT = 'events {{ metadata_id: {} offset_ps: {} duration_ps: {} }}'
 NAMES = ('gemm', 'sums', 'jit_layer', 'host')

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kernels
-from kernels import tpu
-from kernels.tools import aot, errors, hlo, traffic
+from lra import kernels
+from lra.kernels import tpu
+from tools import aot, errors, hlo, traffic
 
 PROGRAM = """
 HloModule m
