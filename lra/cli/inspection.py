@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 from lra.board import statistics
 from lra.board.rows import Row, shown
-from lra.core import files, hub
+from lra.core import files
 from lra.core.errors import UserError
 from lra.core.formats import percent, points
 from lra.schema import fields, identity
 from lra.schema import result as results
+from lra.share import hub
 
 _LINE = 60  # most characters to print of an example
 
