@@ -159,7 +159,7 @@ _PRINTS = _BEGIN + (
     ('stdout', ('-c', _PRINTS), 0, 'The output cannot be written (No space'),
     ('stderr', ('-c', _PRINTS), 0, 'a\nb'),
     *(pytest.param('stdout', command, 2, 'error: ', marks=pytest.mark.full)
-      for command in (('-m', 'tools', '--help'), ('run_lra.py', '--list')))])
+      for command in (('-m', 'tools', '--help'), ('run_lra.py', 'list')))])
 def test_a_full_disk_is_one_sentence(stream, command, code, said):
   with open('/dev/full', 'w') as full:
     done = subprocess.run(
