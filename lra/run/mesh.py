@@ -31,14 +31,10 @@ ONE_DEVICE = {name: 1 for name in AXES}
 
 
 def make(sizes, devices=None):
-  """Makes the mesh of `config.mesh`.
-
-  Args:
-    sizes: axis -> number of devices along it; -1 for the rest of them.
-    devices: the devices to use; all by default.
+  """Makes the mesh of `config.mesh`: axis -> devices along it, -1 for the rest.
 
   Raises:
-    UserError: the axes do not use all devices.
+    UserError: the axes do not use all devices (by default, all of JAX).
   """
   devices = jax.devices() if devices is None else devices
   shape = [sizes[name] for name in AXES]
@@ -56,11 +52,7 @@ def make(sizes, devices=None):
 
 
 def check(experiment: Experiment, shape: Mapping[str, int]) -> None:
-  """Checks that batches and sequences can be split over a mesh.
-
-  Args:
-    experiment: the experiment.
-    shape: axis -> devices along it.
+  """Checks that batches and sequences can be split over a mesh's shape.
 
   Raises:
     UserError: a field does not fit the mesh; the message names it.
@@ -121,10 +113,7 @@ def keep_split(tree, *axes: str):
 
 
 def rows(mesh, size: int) -> slice:
-  """Returns the slice of `size` examples that this process makes.
-
-  `size` is that of a batch, or of a microbatch.
-  """
+  """Returns the slice of a batch's `size` examples that this process makes."""
   if not distributed.is_multiprocess():
     return slice(None)
   pieces = of_examples(mesh, micro=False).addressable_devices_indices_map(
@@ -137,8 +126,8 @@ def joined(batch, shardings, size: int, axis: int):
   """Joins the parts that all processes have made into one batch.
 
   Args:
-    batch: numpy arrays of this process's `rows`. With only one process, they
-      are returned unchanged.
+    batch: numpy arrays of this process's `rows`, returned unchanged if there is
+      one process only.
     shardings: the sharding of each array, by name.
     size: number of examples of all processes.
     axis: the axis of the examples.
@@ -171,12 +160,10 @@ def everywhere(tree, sharding):
 
 
 def largest(mesh):
-  """Makes a function that computes maxima over all processes.
+  """Returns a function that computes maxima over all processes.
 
-  Returns:
-    A function (own int32 [n], after) -> int32 [n], the largest values of all
-    processes, on the devices. Its result is ready only after the arrays
-    `after`.
+  The function maps (own int32 [n], after) to int32 [n], on the devices. Its
+  result is ready only after the arrays `after`.
   """
   compiled = jax.jit(lambda own, after: own.max(0), keep_unused=True,
                      out_shardings=NamedSharding(mesh, P()))

@@ -24,12 +24,8 @@ def rsqrt(step, *, base: float, warmup: int):
   """Returns base * min(1, s / warmup) / sqrt(max(s, warmup)), s = step + 1.
 
   This is the schedule of Long Range Arena's code, which SimpleTRON keeps
-  (appendix A). Since s counts from 1, the first update is not zero.
-
-  Args:
-    step: updates made so far, 0 at the first one; a number or an array.
-    base: the config's learning rate.
-    warmup: steps of linear growth; 0 means none.
+  (appendix A). `step`, a number or an array, has 0 at the first update, whose
+  rate is not zero.
   """
   xp = jnp if isinstance(step, jax.Array) else np
   s = xp.asarray(step, xp.float32) + 1
@@ -38,18 +34,13 @@ def rsqrt(step, *, base: float, warmup: int):
 
 
 def schedule(config, base: float | None = None) -> Callable:
-  """Returns the schedule, a function from updates made to the learning rate.
+  """Returns `config.optim.schedule`: updates made -> learning rate.
 
-  `config.optim.schedule` names it. All schedules grow linearly over
-  `config.train.warmup_steps` steps; the last of these has the peak. `rsqrt`
-  then falls with the root of the step; its peak is learning_rate /
-  sqrt(warmup_steps). The peak of other schedules is the learning rate.
-  `constant` stays there. `cosine` and `linear` fall to `final_fraction` of it
-  at the last step.
-
-  Args:
-    config: the whole config.
-    base: the learning rate in place of `config.train.learning_rate`.
+  All schedules grow linearly over `config.train.warmup_steps` steps; the last
+  of these has the peak: learning_rate / sqrt(warmup_steps) for `rsqrt`, else
+  `base`, by default the config's learning rate. Then `rsqrt` falls with the
+  root of the step, `constant` stays, and `cosine` and `linear` fall to
+  `final_fraction` of the peak at the last step.
   """
   train, name = config.train, config.optim.schedule
   base = train.learning_rate if base is None else base
@@ -84,6 +75,12 @@ def decay_mask(params):
   return jax.tree_util.tree_map_with_path(decays, params)
 
 
+def named(tree) -> dict[str, Any]:
+  """Returns {name: leaf} of a tree, with the names of `path_name`."""
+  return {path_name(path): leaf
+          for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
 def path_name(path) -> str:
   """Returns a parameter's name (`encoder/block_0/mixer/query/kernel`)."""
   return '/'.join(str(key.key) for key in path)
@@ -110,13 +107,10 @@ def groups_of(config) -> tuple:
 
 
 def numbers(config) -> dict[str, np.ndarray]:
-  """Returns the numbers that compiled steps take as arguments.
+  """Returns `learning_rate` and `weight_decay`, float32 [G], of `groups_of`.
 
-  As arguments, they may vary over a grid without another compilation.
-
-  Returns:
-    `learning_rate` and `weight_decay`, float32 [G], of the G groups of
-    `groups_of`. Without groups, one group has all parameters.
+  Without groups, one group has all parameters. Compiled steps take them as
+  arguments, so they may vary over a grid without another compilation.
   """
   groups = groups_of(config) or (('.*', {}),)
   return {name: np.array([(options or {}).get(name, config.train[name])
@@ -235,8 +229,7 @@ def labels(params, groups):
     UserError: a parameter is in no group, a group has no parameter, all
       parameters are frozen, or an expression takes too long.
   """
-  names = tuple(path_name(path) for path, _ in
-                jax.tree_util.tree_leaves_with_path(params))
+  names = tuple(named(params))
   numbers = matching.first(tuple(pattern for pattern, _ in groups), names,
                            'config.optim.groups')
   if None in numbers:

@@ -30,12 +30,7 @@ SHARE = 0.8
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """Holds the batch sizes of a run on its hardware.
-
-  Attributes:
-    microbatch: examples of one forward and backward pass.
-    eval_batch: examples of one forward pass in evaluation.
-  """
+  """Examples of one forward and backward pass, and of one in evaluation."""
   microbatch: int
   eval_batch: int
 
@@ -56,18 +51,17 @@ def wanted(config, mesh, before: dict | None = None) -> Sizes:
   Raises:
     UserError: no size divides among the devices of the mesh.
   """
-  train, share = config.train, devices(mesh)
-  kept = before or {}
+  train, share, kept = config.train, devices(mesh), before or {}
   if kept.get('device') != machine.device_name():
     kept = {}
-  on_cpu = is_cpu(mesh)
-  micro = train.microbatch_size or kept.get('microbatch_size') or (
-      train.cpu_microbatch_size if on_cpu else train.batch_size)
-  evaluated = train.eval_batch_size or kept.get('eval_batch_size') or (
-      train.cpu_eval_batch_size if on_cpu else EVAL_BATCH)
-  if not train.microbatch_size:
-    micro = _divisor(train.batch_size, micro, share, unit(config, mesh))
-  if not train.eval_batch_size:
+  usual = (train.cpu_microbatch_size, train.cpu_eval_batch_size) if is_cpu(
+      mesh) else (train.batch_size, EVAL_BATCH)
+  micro, evaluated = train.microbatch_size, train.eval_batch_size
+  if not micro:
+    micro = _divisor(train.batch_size, kept.get('microbatch_size') or usual[0],
+                     share, unit(config, mesh))
+  if not evaluated:
+    evaluated = kept.get('eval_batch_size') or usual[1]
     evaluated = max(evaluated // share, 1) * share
   return Sizes(micro, evaluated)
 
@@ -96,8 +90,7 @@ def _divisor(batch, most, share, unit):
         f'config.train.batch_size={batch} is no multiple of {unit}, the '
         f'examples that share statistics on {share} devices: choose another '
         'config.encoder.norm_examples, or a smaller config.mesh.')
-  each = batch // unit
-  most = max(most // unit, 1)
+  each, most = batch // unit, max(most // unit, 1)
   return unit * max(n for n in range(1, each + 1)
                     if each % n == 0 and n <= most)
 
@@ -159,20 +152,11 @@ def fitting(compile_at: Callable[[int], Any], size: int, share: int,
 
 
 def check_batches(experiment: Experiment, mesh, chosen: Sizes) -> None:
-  """Refuses batches if their widest layer alone does not fit into memory.
-
-  Args:
-    experiment: the experiment.
-    mesh: the devices.
-    chosen: the batch sizes of the run.
-
-  Raises:
-    UserError: a batch size is too large; the message names the field.
+  """Raises UserError if the widest layer of a batch does not fit into memory.
   """
   config, tokens = experiment.config, experiment.objective.seq_len
   tokens *= 2 if experiment.task.dual else 1
-  wide = max(config.encoder.width, config.encoder.mlp_width)
-  layer = 2 * wide  # bytes, at 16 bits
+  layer = 2 * max(config.encoder.width, config.encoder.mlp_width)  # bytes
   for name, count, each in (
       ('batch_size', config.train.batch_size, 2),
       ('microbatch_size', chosen.microbatch, layer),
@@ -209,11 +193,7 @@ def check_state(state, entries: dict[str, int], width: int, mesh) -> None:
 
 
 def check_compiled(compiled, mesh) -> None:
-  """Raises an accelerator's error if a function needs too much memory.
-
-  Raises:
-    jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED.
-  """
+  """Raises RESOURCE_EXHAUSTED if a function needs more than a CPU's memory."""
   needed = needs(compiled)
   if _too_much(needed, mesh):
     raise jax.errors.JaxRuntimeError(
