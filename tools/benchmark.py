@@ -1,10 +1,10 @@
 """Times the kernels on the local device, as JSON and markdown.
 
-  python -m tools.benchmark               times, on any device
-  python -m tools.benchmark --json=FILE   ... saved after each shape;
+  python -m tools benchmark               times, on any device
+  python -m tools benchmark --json=FILE   ... saved after each shape;
                                                   resumes from FILE
-  python -m tools.benchmark --table=FILE  the table of such a file
-  python -m tools.benchmark --bytes       bytes moved, needs no device
+  python -m tools benchmark --table=FILE  the table of such a file
+  python -m tools benchmark --bytes       bytes moved, needs no device
 
 Every row is measured in one process on the same operands. It is the median of
 five rounds of queued calls after a warm-up; in a round all kernels take turns.
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra.kernels import chunks, dispatch
-from tools import errors, peers, recorded, timing, traffic
+from tools import errors, recorded, timing, traffic
 from tools.errors import FUNCTIONS
 
 PASSES = ('fwd', 'fwd+bwd')
@@ -105,9 +105,7 @@ class Comparison:
   """Kernels of one operation on the same operands, once they are compiled.
 
   Attributes:
-    ours: (pass, name) of each candidate that `compile_all` compiles. `rows`
-      compiles candidates of other packages one at a time, because they time
-      several settings to find the best.
+    ours: (pass, name) of each candidate, which `compile_all` compiles.
     candidates: pass -> name -> (timer, function that returns values).
     skipped: pass -> name -> reason why it is not a candidate.
   """
@@ -121,11 +119,9 @@ class Comparison:
     self._found, skipped = _candidates(op, shape, self._arrays)
     self.candidates = {direction: {} for direction in PASSES}
     self.skipped = {direction: dict(skipped) for direction in PASSES}
-    every = [(direction, name) for direction in PASSES for name in self._found
-             if not names or name in names]
-    others = peers.peers(op)
-    self.ours = [which for which in every if which[1] not in others]
-    self._others = [which for which in every if which[1] in others]
+    self.ours = [
+        (direction, name) for direction in PASSES for name in self._found
+        if not names or name in names]
 
   def make(self, direction, name):
     """Returns the candidate, or the exception that it raised."""
@@ -147,8 +143,6 @@ class Comparison:
     See `timing.medians` for `calls` and `rounds`. `bytes_per_s` is the speed of
     a copy on this device.
     """
-    for which in self._others:
-      self.add(*which, self.make(*which))
     rows = []
     for direction in PASSES:
       timers, found = {}, {}
@@ -158,7 +152,7 @@ class Comparison:
         try:
           got = values()
           timers[name] = timer
-          found[name] = finite(peers.relative(got, self._want)) if got else None
+          found[name] = finite(_error(got, self._want)) if got else None
         except Exception as error:
           skipped[name] = _one_line(error)
       seconds = timing.medians(timers, calls, rounds)
@@ -182,6 +176,13 @@ class Comparison:
 def _names(op, direction, shape, kernel):
   return {'op': op, 'pass': direction, 'L': shape[1], 'Dh': shape[3],
           'kernel': kernel}
+
+
+def _error(got, want):
+  """Returns the largest relative RMS error of the result and the gradients."""
+  names = ('out', *errors.GRADIENTS[:3])
+  return max(errors.relative_rms(x, want[name])
+             for name, x in zip(names, got, strict=False))
 
 
 def finite(error):
@@ -208,17 +209,6 @@ def _candidates(op, shape, arrays):
       skipped[name] = str(reason)
   found['xla [B,H,L,Dh]'] = _ours(op, 'xla', arrays, heads_first=True)
   found |= _softmax(op, arrays, skipped)
-  for name, make in peers.jax_peers(op).items():
-    try:
-      found[name] = _jax_rows(make(), arrays)
-    except peers.Missing as reason:
-      skipped[name] = str(reason)
-  for name, make in peers.peers(op).items():
-    try:
-      forward, both = make(q, k, v, do)
-      found[name] = _peer(forward, both)
-    except peers.Missing as reason:
-      skipped[name] = str(reason)
   return found, skipped
 
 
@@ -276,20 +266,6 @@ def _softmax(op, arrays, skipped):
   return {name: lambda direction: (make(direction)[0], list)}
 
 
-def _peer(forward, both):
-  def make(direction):
-    function = forward if direction == 'fwd' else both
-
-    def values():
-      outs = [function()] if direction == 'fwd' else function()
-      return [_sample(peers.array(x[:1, :, -1:])) for x in outs]
-
-    values()  # compiles, and finds its best settings
-    return peers.timer(function), values
-
-  return make
-
-
 def _sample(x_BxLxHxDh):
   """Returns the last head of the first sequence, used to measure errors."""
   return np.asarray(x_BxLxHxDh[:1, :, -1:], np.float64)
@@ -327,7 +303,7 @@ def _saving(path):
   return save
 
 
-def main(argv=None):
+def main(argv):
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--bytes', action='store_true')
@@ -345,7 +321,3 @@ def main(argv=None):
     sizes = SMALL if jax.default_backend() == 'cpu' else LARGE
     record = run(sizes, record=_read(args.json), save=_saving(args.json))
   print('\n'.join(recorded.every_time(record)))
-
-
-if __name__ == '__main__':
-  main()

@@ -1,6 +1,6 @@
 """Measures errors of every kernel against float64, gradients included.
 
-  python -m tools.errors
+  python -m tools errors
 
 prints relative RMS errors as a table and fails if one exceeds its bound.
 Kernels whose device is absent run in an interpreter.
@@ -366,7 +366,3 @@ def main():
         end='\n\n')
   print('\n'.join(lines))
   sys.exit(0 if good else 1)
-
-
-if __name__ == '__main__':
-  main()

@@ -1,6 +1,6 @@
 """Compiles programs for an H200 on a machine without one.
 
-  python -m tools.h200 --ops lightning --widths 64,128
+  python -m tools h200 --ops lightning --widths 64,128
 
 prints registers and spills of every kernel, as ptxas reports them, and fails if
 one spills. It needs the wheels of the extra `aot-cuda`: the CUDA plugin of the
@@ -232,7 +232,3 @@ def main():
 
 def _spilled(row):
   return sum(k['spill_stores'] + k['spill_loads'] for k in row['kernels'])
-
-
-if __name__ == '__main__':
-  main()

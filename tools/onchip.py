@@ -1,6 +1,6 @@
 """Measures errors, races and times of the kernels on an accelerator.
 
-  python -m tools --onchip=kernels/results/h200.json
+  python -m tools onchip kernels/results/h200.json
 
 This command runs on the device of this machine, stage by stage. It writes the
 JSON file after each measurement, so that the results so far survive if the
@@ -8,6 +8,7 @@ machine is taken away. The same command resumes. `--stages=layers` runs one
 stage again and keeps the others.
 """
 
+import argparse
 import importlib.metadata
 import pathlib
 import re
@@ -22,7 +23,7 @@ import numpy as np
 
 from lra import kernels, models
 from lra.core import files, machine
-from lra.core.errors import UserError
+from lra.core.errors import UserError, choose
 from lra.core.terminal import say
 from tools import benchmark, errors, layers, timing, trace
 from tools.errors import Case
@@ -55,6 +56,19 @@ SMALL = {
     'layers': {'batch': 1, 'length': 64, 'heads': ((2, 16),), 'calls': 2,
                'copy': benchmark.SMALL['copy']},
 }
+
+
+def main(argv) -> None:
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument('file', type=pathlib.Path)
+  parser.add_argument('--stages', default=','.join(STAGES))
+  args = parser.parse_args(argv)
+  stages = args.stages.split(',')
+  for stage in stages:
+    if stage not in STAGES:
+      raise UserError(f'--stages has no {stage!r}: {choose(stage, STAGES)}')
+  run(args.file, stages)
 
 
 def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
@@ -187,7 +201,7 @@ def _races(*_):
   if program is None:
     return {'skipped': 'compute-sanitizer is not installed'}
   own = [name for name in kernels.OPS['linear'] if name.startswith('pallas')]
-  command = [sys.executable, '-m', 'tools.errors', '--length=300',
+  command = [sys.executable, '-m', 'tools', 'errors', '--length=300',
              '--heads=2', '--widths=128', f'--kernels={",".join(own)}']
   found = {}
   for tool, pattern in SANITIZERS.items():

@@ -1,6 +1,6 @@
-"""Prints tables of a record that `tools --onchip` measured on a chip.
+"""Prints tables of a record that `python -m tools onchip` measured on a chip.
 
-  python -m tools.recorded kernels/results/h200.json
+  python -m tools recorded kernels/results/h200.json
 
 prints the largest relative RMS error of each kernel over its cases.
 `--of=times` prints the times of kernels, `--of=layers` those of whole layers.
@@ -160,9 +160,9 @@ def _line(cells):
 TABLES = {'errors': table, 'times': times, 'layers': layers}
 
 
-def main(argv=None):
+def main(argv):
   parser = argparse.ArgumentParser(
-      prog='python -m tools.recorded', description=__doc__,
+      prog='python -m tools recorded', description=__doc__,
       formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('record', type=pathlib.Path)
   parser.add_argument('--of', choices=TABLES, default='errors')
@@ -172,9 +172,5 @@ def main(argv=None):
     lines = TABLES[args.of](json.loads(path.read_text(encoding='utf-8')))
   except (OSError, ValueError, KeyError, TypeError) as error:
     sys.exit(f'{path} is no record of {args.of} on a chip ({error!r}): make '
-             'one with python -m tools --onchip.')
+             'one with python -m tools onchip.')
   print('\n'.join(lines))
-
-
-if __name__ == '__main__':
-  main()

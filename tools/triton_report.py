@@ -1,6 +1,6 @@
 """Reports registers and spills of Triton kernels, for cards not present.
 
-  python -m tools.triton_report --cards a100,h200 --widths 32,64,128
+  python -m tools triton_report --cards a100,h200 --widths 32,64,128
 
 compiles every program, runs ptxas on XLA's PTX, prints a table, and fails if a
 kernel spills or a program copies an operand. It needs the wheels of the extra
@@ -233,7 +233,3 @@ def main():
             f'{packed} | {registers} | {spilled or 0} | {row["copies"]} |',
             flush=True)
   sys.exit(bad)
-
-
-if __name__ == '__main__':
-  main()
