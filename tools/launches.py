@@ -3,8 +3,7 @@
 `JAX_PLATFORMS=cpu python -m tools launches h200` writes
 `lra/results/launches.md`. It compiles the step of a few models, with the whole
 batch as one microbatch, and counts the launches in the program. The GPU need
-not be present. The time of a small model's step on a GPU depends on its launches
-and bytes, not on its operations.
+not be present.
 """
 
 import os

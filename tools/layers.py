@@ -1,9 +1,8 @@
 """Counts the bytes that a layer of linear attention moves on an accelerator.
 
 A layer is the mixer of a block: projections, kernel, output projection.
-`python -m tools layers v5e,v6e,h200` writes `lra/results/layers.md`. It compiles
-the layer, forward and with its gradients, and counts the bytes. The accelerators
-need not be present.
+`python -m tools layers v5e,v6e,h200` writes `lra/results/layers.md`, for
+accelerators that need not be present.
 """
 
 import functools

@@ -38,8 +38,8 @@ def main(argv: Sequence[str]) -> None:
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--drawn', action='store_true')
-  parser.add_argument('--steps', type=int, default=100, help='steps per stretch;'
-                      ' the most steps without --rounds')
+  parser.add_argument('--steps', type=int, default=100, help='steps per '
+                      'stretch; the most steps without --rounds')
   parser.add_argument('--rounds', type=int, help='stretches of the loop; by '
                       f'default as many as fit in {SECONDS} s, at least '
                       f'{LEAST_ROUNDS}')
