@@ -92,7 +92,8 @@ def test_flags_are_those_of_the_command():
   for words in commands:
     named = {word.removeprefix('--').split('=')[0].strip('"\'')
              for word in words if word.startswith('--')}
-    assert named <= arguments.flags_of('runs' if words[0] == 'runs' else 'train')
+    word = 'runs' if words[0] == 'runs' else 'train'
+    assert named <= arguments.flags_of(word)
 
 
 def test_configs_and_files_that_are_named_are_there():
