@@ -19,7 +19,7 @@ import sys
 from lra import data_prep
 from lra.core import paths, tasks
 from lra.core.errors import USER_ERROR, UserError
-from lra.data_prep import baselines, describe, kinds
+from lra.data_prep import baselines, describe
 
 _PROGRAM = 'python -m lra.data_prep'
 
@@ -106,7 +106,7 @@ def _run(args):
   content = data_prep.read(args.task, args.data_dir)
   if args.describe:
     print(describe.describe(args.task, content))
-    if kinds.of(tasks.get(args.task)).image:
+    if tasks.get(args.task).image:
       sheet_path = path.parent / 'examples.png'
       describe.write_sheet(content.splits['train'], sheet_path)
       print(f'examples are drawn in {sheet_path}')

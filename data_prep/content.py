@@ -59,6 +59,14 @@ def split_of(documents: Sequence[bytes], labels: Iterable[int],
       None if pairs is None else np.asarray(pairs, np.int32).reshape(-1, 2))
 
 
+def images_split(images: np.ndarray, labels) -> Split:
+  """Makes a split of uint8 [N, H, W] images, row by row, and [N] labels."""
+  pixels = images[0].size if len(images) else 1
+  return Split(np.ascontiguousarray(images).reshape(-1),
+               np.arange(len(images) + 1, dtype=np.int64) * pixels,
+               np.asarray(labels, np.int32))
+
+
 def fingerprint(splits: Mapping[str, Split]) -> str:
   """Returns the SHA-256 of all tokens, offsets, pairs and labels."""
   digest = hashlib.sha256()
@@ -85,6 +93,13 @@ def fingerprint(splits: Mapping[str, Split]) -> str:
   return digest.hexdigest()
 
 
+def slices(sizes: Iterable[int]) -> dict[str, slice]:
+  """Returns the slice of each split if the splits follow one another."""
+  stops = np.cumsum([0, *sizes]).tolist()
+  return {name: slice(start, stop) for name, start, stop in
+          zip(SPLITS, stops, stops[1:], strict=False)}
+
+
 def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
   """Returns `size` indices, equally many of each label, in ascending order.
 
@@ -102,6 +117,15 @@ def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
     count = size // len(classes) + (i < size % len(classes))
     chosen.append(members[np.argsort(hashes[members], kind='stable')[:count]])
   return np.sort(np.concatenate(chosen))
+
+
+def hold_out(train: Sequence, keys: Sequence[str], labels: Sequence[int],
+             size: int) -> tuple[list, list]:
+  """Divides `train` into the rest and `size` examples that `choose` finds."""
+  chosen = choose(keys, labels, size).tolist()
+  held = set(chosen)
+  return ([example for i, example in enumerate(train) if i not in held],
+          [train[i] for i in chosen])
 
 
 def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:
@@ -125,6 +149,10 @@ def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:
 
 def _examples(split):
   if split.pairs is None:
-    return [hashlib.blake2b(split.document(i), digest_size=16).digest()
-            for i in range(len(split))]
+    return [digest(split.document(i)) for i in range(len(split))]
   return [tuple(pair) for pair in np.sort(split.pairs, axis=1).tolist()]
+
+
+def digest(document: bytes) -> bytes:
+  """Returns 16 bytes that differ for different documents."""
+  return hashlib.blake2b(document, digest_size=16).digest()

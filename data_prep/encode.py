@@ -30,7 +30,7 @@ def names(task: Task) -> tuple[str, ...]:
 
 
 class NoExample(UserError):
-  """Raised for an input that is not an example of a task.
+  """An input is not an example of a task.
 
   Attributes:
     number: index of the input, from 0.
@@ -58,7 +58,7 @@ def split(task: Task, examples: Sequence) -> Split:
   if not task.dual:
     return split_of(encoded, labels)
   documents = [document for pair in encoded for document in pair]
-  return split_of(documents, labels, np.arange(len(documents)).reshape(-1, 2))
+  return split_of(documents, labels, np.arange(len(documents)))
 
 
 def _encoded(task, number, example):

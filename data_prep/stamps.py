@@ -9,6 +9,7 @@ phi).
 import dataclasses
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -17,18 +18,17 @@ from scipy import ndimage
 
 @dataclasses.dataclass(frozen=True)
 class Law:
-  """The parameters of a Pathfinder set.
+  """The parameters of a Pathfinder set; lengths are in pixels.
 
   Attributes:
-    side: side of the square image, in pixels.
+    side: side of the square image.
     padding: width of the border without paddles.
     antialias: factor by which lines are drawn larger, then shrunk.
-    margins: distances between paddles in pixels; each image has one of them.
-    seed_distance: pixels from the first paddle of one target snake to the first
-      paddle of the other.
+    margins: distances between paddles; each image has one of them.
+    seed_distance: from the first paddle of one target snake to that of the
+      other.
     marker_radius: radius of the two discs.
     contour_length: paddles of a target snake.
-    paddle_length, paddle_thickness: in pixels.
     continuity: how straight snakes are; larger is straighter.
     distractor_length: paddles of a distractor.
     distractors: number that is tried; some find no room.
@@ -64,9 +64,8 @@ LAWS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Stamps:
-  """All stamps of a law and one of its margins.
+class Stamps(NamedTuple):
+  """The stamps of a law and one of its margins.
 
   Attributes:
     phi: float64 [N], orientations.
@@ -113,7 +112,7 @@ def marker(law: Law) -> np.ndarray:
   aa, half = law.antialias, math.ceil(law.marker_radius) + 2
   y, x = np.mgrid[:(2 * half + 1) * aa, :(2 * half + 1) * aa] - half * aa
   inside = y ** 2 + x ** 2 <= (law.marker_radius * aa) ** 2
-  return _shrunk(inside * np.uint8(255), aa)
+  return _resized(inside * np.uint8(255), 2 * half + 1)
 
 
 def disc(radius: int) -> np.ndarray:
@@ -123,11 +122,10 @@ def disc(radius: int) -> np.ndarray:
 
 
 def _stamps(law, margin, phi):
-  both = [_paddle(law, margin, p) for p in phi]
-  lines, masks = (np.stack(part) for part in zip(*both, strict=True))
+  lines, masks = (np.stack(part) for part in zip(
+      *(_paddle(law, margin, p) for p in phi), strict=True))
   near = [_near(law, margin, mask) for mask in masks]
-  most = max(map(len, near))
-  table = np.zeros((len(phi), most, 2), np.int64)
+  table = np.zeros((len(phi), max(map(len, near)), 2), np.int64)
   for i, offsets in enumerate(near):
     table[i, :len(offsets)] = offsets
   return Stamps(phi, lines, masks, np.array([_usable(n) for n in near]), table,
@@ -146,11 +144,7 @@ def _paddle(law, margin, phi):
       (middle, middle, x, y), fill=255, width=round(law.paddle_thickness * aa))
   line = np.asarray(canvas)
   mask = ndimage.grey_dilation(line, footprint=disc(margin * aa))
-  return tuple(_resized(part, 2 * half + 1) for part in (line, mask))
-
-
-def _shrunk(image, factor):
-  return _resized(image, len(image) // factor)
+  return _resized(line, 2 * half + 1), _resized(mask, 2 * half + 1)
 
 
 def _resized(image, side):

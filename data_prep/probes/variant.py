@@ -32,15 +32,18 @@ class Variant:
 
   Attributes:
     draw: (rng, lengths int64 [N], **sizes) -> tokens and answers. Both are
-      unsigned integers [N, max(lengths)]; entries beyond a sequence's length
-      are ignored. Answer 0 marks a token without a question, c + 1 is class c.
-    sizes: other arguments of `draw`.
+      integers [N, max(lengths)]; entries beyond a sequence's length are
+      ignored. Answer 0 marks a token without a question, c + 1 is class c.
+    sizes: other arguments of `draw`. `symbols` or `vocab` are the number of
+      codes and classes, at most 255 by default.
     train, val, test: the parts of each split.
     last: whether val, test and longer tests have one question, at the last
       token. Training has all questions, since early ones are easy to learn.
     longer: (length) -> changes of `sizes` in a test of that length.
     step, least: lengths are multiples of `step`, and at least `least`.
     tests: name -> another test of a given size, such as a published one.
+    rules: name of a baseline -> its function and description; see `baselines`.
+    alphabet: the symbol of each token code, to show a sequence; '' for numbers.
   """
   draw: Callable
   sizes: Mapping
@@ -52,6 +55,9 @@ class Variant:
   step: int = 1
   least: int = 1
   tests: Mapping[str, Part] = dataclasses.field(default_factory=dict)
+  rules: Mapping[str, tuple[Callable, str]] = dataclasses.field(
+      default_factory=dict)
+  alphabet: str = ''
 
   def lengths(self, rng, part: Part) -> np.ndarray:
     """Draws the lengths of the sequences of a part, int64 [N].
@@ -73,30 +79,23 @@ class Variant:
     return self.step * rng.integers(first, last + 1, part.count)
 
   @property
+  def dtype(self) -> type:
+    """Type of the stored codes and answers."""
+    symbols = self.sizes.get('symbols', self.sizes.get('vocab', 0))
+    return np.uint8 if symbols < 256 else np.uint16
+
+  @property
   def length(self) -> int:
     """Length of the longest training sequence."""
     return max(part.length for part in self.train)
 
 
-def of_length(draw: Callable, length: int, shortest: int | None = None, *,
-              counts=(TRAINED, CHOSEN, SCORED), last: bool = False,
-              longer: Callable = Variant.longer, step: int = 1,
-              least: int = 1, **sizes) -> Variant:
-  """Returns a variant whose splits have sequences of the same lengths.
-
-  Args:
-    draw, last, longer, step, least, sizes: as in `Variant`.
-    length, shortest: as in `Part`.
-    counts: sequences of train, val and test.
-  """
-  train, val, test = ((Part(count, length, shortest),) for count in counts)
-  return Variant(draw, sizes, train, val, test, last, longer, step, least)
-
-
-def unsigned(symbols: int) -> type:
-  """Returns the smallest unsigned dtype for codes and answers 0 ... symbols.
-  """
-  return np.uint8 if symbols < 256 else np.uint16
+def of_length(draw: Callable, length: int, shortest: int | None = None,
+              sizes: Mapping | None = None, **settings) -> Variant:
+  """Returns a variant whose splits have sequences of the same lengths."""
+  return Variant(draw, sizes or {}, *(
+      (Part(count, length, shortest),) for count in (TRAINED, CHOSEN, SCORED)),
+                 **settings)
 
 
 def same_length(lengths_N: np.ndarray) -> tuple[int, int]:
@@ -107,3 +106,10 @@ def same_length(lengths_N: np.ndarray) -> tuple[int, int]:
   """
   length, = np.unique(lengths_N)
   return len(lengths_N), int(length)
+
+
+def at_last(lengths_N: np.ndarray, classes_N: np.ndarray) -> np.ndarray:
+  """Returns answers with one question, at the last token, uint8 [N, L]."""
+  answers = np.zeros((len(lengths_N), lengths_N.max()), np.uint8)
+  answers[np.arange(len(lengths_N)), lengths_N - 1] = classes_N + 1
+  return answers
