@@ -80,8 +80,8 @@ def make_builder(task_name: str, data_dir=None, source=None):
   module = importlib.import_module(f'lra.data_prep.{task.dataset}')
   root = files.expanded(pathlib.Path(paths.data_dir(data_dir))).absolute()
   try:
-    builder = module.BUILDER(data_dir=root, config=task.variant,
-                             file_format='array_record')
+    builder = getattr(module, task.dataset.capitalize())(
+        data_dir=root, config=task.variant, file_format='array_record')
     dict(builder.info.metadata or {})  # raises here if it cannot be read
   except Exception as e:
     raise UserError(
@@ -94,11 +94,6 @@ def make_builder(task_name: str, data_dir=None, source=None):
 
 
 def _announce(builder, chosen):
-  """Prints that a data set is being made, and where.
-
-  That a new one is made from files in a folder of the user's choice goes without
-  saying.
-  """
   path = pathlib.Path(builder.data_dir)
   if path.exists():
     print(f'Making the data set in {path} again: it was made by another '
@@ -116,12 +111,7 @@ def _announce(builder, chosen):
 
 
 def _is_prepared(builder):
-  """Returns whether the data set is there and need not be made again.
-
-  Raises:
-    UserError: the data set is damaged, or made by a newer version of data_prep.
-      Or an older version made it, and its source is not given.
-  """
+  """Returns whether the data set is there; False: make it, perhaps again."""
   path = pathlib.Path(builder.data_dir)
   if not path.exists():
     return False

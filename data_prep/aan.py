@@ -6,12 +6,10 @@ literals, which are decoded: b'Title\\nWord' has ten bytes here. The code of
 Long Range Arena, S4 and Nystromformer keeps the literal's b, quotes and
 backslashes, so its examples differ from those made here.
 
-A row repeats its documents' texts, so a file has several gigabytes. Rows are
-read one by one and a document is kept once, cut short.
-
-If a plain text has tabs, a row has more than five columns, and any of the tabs
-may separate the texts. Another row with one of the two documents shows which
-tab is right. So rows with several possible tabs are read after all others.
+A row repeats its documents' texts, so a file has several gigabytes, of which
+each document is kept once, cut short. If a plain text has tabs, any of the
+row's tabs may separate the texts. Another row with one of the two documents
+shows which one does. So these rows are read after all others.
 """
 
 import ast
@@ -34,9 +32,8 @@ _LABELS = {b'0': 0, b'1': 1, b'0.0': 0, b'1.0': 1}
 class Documents:
   """Stores documents by id and text. An id with two texts is two documents.
 
-  Attributes:
-    heads: the first `cut` bytes of each document.
-    literals: number of texts that were bytes literals.
+  `heads` holds the first `cut` bytes of each document. `literals` counts the
+  texts that were bytes literals.
   """
 
   def __init__(self, cut: int):
@@ -47,9 +44,7 @@ class Documents:
     self._by_head: dict[tuple[bytes, bytes], int] = {}
 
   def add(self, name: bytes, raw: bytes) -> int:
-    """Returns the number of the document with id `name` and text `raw`.
-
-    Documents are numbered from 0 in the order in which they are added.
+    """Returns the index in `heads` of the document with this id and text.
 
     Raises:
       ValueError: the text is a bytes literal that Python cannot read.
@@ -66,7 +61,6 @@ class Documents:
     return self._by_raw[key]
 
   def knows(self, name: bytes, raw: bytes) -> bool:
-    """Returns whether `add` was called with exactly this id and this text."""
     return (name, digest(raw)) in self._by_raw
 
   def other_texts(self) -> int:
@@ -81,8 +75,7 @@ class _Table:
   Attributes:
     found: line -> (label, pair of document numbers).
     waiting: line -> number of columns, if the separating tab is unknown.
-    unclosed: the first line with a text that begins like a bytes literal and
-      has no end.
+    unclosed: the first line with a bytes literal that has no end, or 0.
   """
   path: pathlib.Path
   found: dict = dataclasses.field(default_factory=dict)
@@ -90,7 +83,7 @@ class _Table:
   unclosed: int = 0
 
   def scan(self, documents):
-    """Reads all rows, or those that are `waiting`."""
+    """Reads all rows, or again those that are `waiting`."""
     plain, again = self.path.suffix != '.gz', set(self.waiting)
     with progress(
         desc=f'reading {self.path.name}', unit='B', unit_scale=True,
@@ -120,13 +113,10 @@ class _Table:
 
 
 def read(paths: dict[str, pathlib.Path], cut: int):
-  """Reads the tables of all splits; `paths` maps each split to its file.
-
-  Of each document the first `cut` bytes are kept.
+  """Reads the table of each split, and keeps `cut` bytes of each document.
 
   Returns:
-    `Documents`, and a dict that maps each split to (labels, pairs of document
-    numbers) in the order of its rows.
+    `Documents`, and a dict from split to (labels, pairs of document numbers).
 
   Raises:
     UserError: a row is malformed; the message names file, line and reason.
@@ -166,7 +156,7 @@ def _columns(row):
 
 
 def _part(documents, first, second, texts):
-  """Returns the two texts; None if the tab between them is not known yet."""
+  """Returns the two texts; None if the tab between them is unknown so far."""
   pieces = texts.split(b'\t')
   if len(pieces) == 2:
     return pieces

@@ -41,10 +41,8 @@ class Edition:
   """CIFAR-10 or CIFAR-100.
 
   Attributes:
-    title: its name.
-    classes: number of classes.
-    batches: regular expression of the names of its files with images, in the
-      python version; the binary version adds `.bin`.
+    batches: regular expression of the names of files with images in the python
+      version; the binary version adds `.bin`.
     labels: key of the labels in the python version.
     label_bytes: bytes before each image in the binary version. The last one of
       them is the label.
@@ -59,7 +57,6 @@ class Edition:
 
   @property
   def layout(self) -> str:
-    """Sources to read from, for errors."""
     name = self.title.lower()
     return (f'{name}-python.tar.gz, {name}-binary.tar.gz, '
             f'{name.replace("-", "")} as prepared by TFDS, or a folder '
@@ -88,15 +85,15 @@ CIFAR100 = Edition('CIFAR-100', 100, 'train|test', b'fine_labels', 2,
 
 def read(source: Source, edition: Edition = CIFAR10
          ) -> tuple[dict[str, list], str]:
-  """Reads all images of an archive or a directory.
+  """Reads all images.
 
   Returns:
     A dict with the images of 'train' and 'test', each a list of (uint8
-    [32, 32, 3], label). And the format in which they were stored: 'python',
-    'binary', 'tfds', 'png' or 'jpeg'.
+    [32, 32, 3], label). And their format: 'python', 'binary', 'tfds', 'png' or
+    'jpeg'.
 
   Raises:
-    UserError: the source is missing or damaged, or images are missing.
+    UserError: the source is damaged, or images are missing.
   """
   path, found = source.path, {split: [] for split in COUNTS}
   kinds = collections.Counter()
@@ -125,7 +122,7 @@ def read(source: Source, edition: Edition = CIFAR10
 
 
 def identify(source: Source, edition: Edition = CIFAR10) -> dict[str, int]:
-  """Returns {name: bytes} of an archive, or number and bytes of all files."""
+  """Returns {name: bytes} of an archive, or count and bytes of all files."""
   if not source.path.is_dir():
     return sizes([source.path])
   found = [path.stat().st_size for _, path in source.walk(edition.kind)]
@@ -170,15 +167,13 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _planes(pixels, labels, edition):
-  """Returns images and labels; a row of `pixels` has a plane for each colour.
-  """
+  # A row of pixels has a plane for each colour.
   images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
   return [(np.ascontiguousarray(image), _label(label, edition))
           for image, label in zip(images, labels, strict=True)]
 
 
 def _label(number, edition):
-  """Returns a label as int; raises ValueError if it is not a class number."""
   if number not in range(edition.classes):
     raise ValueError(f'a label is {number}')
   return int(number)

@@ -28,8 +28,7 @@ class Split:
   pairs: np.ndarray | None = None
 
   def document(self, i: int) -> bytes:
-    """Returns the token codes of document `i`."""
-    return self.tokens[self.offsets[i]:self.offsets[i + 1]].tobytes()
+      return self.tokens[self.offsets[i]:self.offsets[i + 1]].tobytes()
 
   def __len__(self) -> int:
     return len(self.labels)
@@ -37,12 +36,9 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-  """A data set in memory.
+  """A data set in memory: 'train', 'val' and 'test', and facts for JSON.
 
-  Attributes:
-    splits: 'train', 'val' and 'test'. If examples are pairs of documents, the
-      three share `tokens` and `offsets`.
-    info: facts about the data and how they were made, as JSON values.
+  If examples are pairs of documents, the splits share `tokens` and `offsets`.
   """
   splits: Mapping[str, Split]
   info: Mapping
@@ -131,10 +127,9 @@ def hold_out(train: Sequence, keys: Sequence[str], labels: Sequence[int],
 def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:
   """Counts duplicate examples within each split and between two splits.
 
-  Returns:
-    A dict such as {'train': 0, 'val': 1, 'train and val': 3, ...}. 'val' counts
-    examples of val that occurred before in val. 'train and val' counts examples
-    of val that occur in train. The order of a pair's documents does not matter.
+  The result is such as {'train': 0, 'val': 1, 'train and val': 3, ...}: an
+  example of val occurred before in val, three occur in train. The order of a
+  pair's documents does not matter.
   """
   found, earlier = {}, {}
   for name, split in splits.items():

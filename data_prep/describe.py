@@ -90,7 +90,7 @@ def decode(task: tasks.Task, tokens: Sequence[int]) -> str:
   elif task.image:
     text = ' '.join(map(str, tokens))
   elif task.probe:
-    symbols = probes.VARIANTS[task.variant].symbols
+    symbols = probes.VARIANTS[task.variant].alphabet
     # The answers of an expression have one code above 0, the last one.
     text = ''.join(symbols[code] for code in tokens) if (
         symbols and any(tokens[:-1])) else ' '.join(

@@ -61,15 +61,12 @@ class Image(Builder):
     return cifar.identify(files, self.edition)
 
 
-BUILDER = Image
-
-
 def content(images: Mapping[str, Sequence], origin: str,
             convert: Callable[[np.ndarray], np.ndarray]) -> Content:
   """Makes a data set of images; part of train becomes the validation split.
 
   Args:
-    images: the images of 'train' and 'test', pairs of (uint8 [...], label).
+    images: 'train' and 'test', pairs of (uint8 [...], label).
     origin: the origin of the images.
     convert: function from uint8 [N, ...] to grey, uint8 [N, H, W].
   """

@@ -36,7 +36,6 @@ _FILES = ('basic_train.tsv', 'basic_val.tsv', 'basic_test.tsv')
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-  """A version of the task: how expressions are generated, and split sizes."""
   process: trees.Process
   sizes: tuple[int, int, int]
 
@@ -65,9 +64,6 @@ class Listops(Builder):
 
   def identity(self, files):
     return sizes(files.find(_FILES))
-
-
-BUILDER = Listops
 
 
 def encode(expression: str) -> bytes:
@@ -111,7 +107,6 @@ def _apply(operator, arguments, depth):
 
 
 def generate(variant: Variant) -> Content:
-  """Generates the data set of a variant from a fixed seed."""
   documents, values, facts = draw(variant.process, sum(variant.sizes))
   return Content(
       {name: split_of(documents[part], values[part])
@@ -124,8 +119,8 @@ def draw(process: trees.Process, count: int, seed: int = _SEED):
   """Generates `count` different expressions.
 
   Returns:
-    A list of token codes, a list of values, and a dict of two counts: `draws`
-    (generated expressions) and `duplicates_dropped` (equal to an earlier one).
+    Token codes of each, their values, and two counts: `draws` (generated
+    expressions) and `duplicates_dropped` (equal to an earlier one).
   """
   documents, values, seen = [], [], set()
   facts = {'draws': 0, 'duplicates_dropped': 0}
@@ -150,8 +145,8 @@ def draw(process: trees.Process, count: int, seed: int = _SEED):
 def generate_longer(variant: Variant, length: int, shortest: int) -> Split:
   """Generates 1,000 expressions of `shortest` to `length` tokens.
 
-  They may be as deep as those of the variant. If expressions of these lengths
-  are rarer than one in a thousand, they may be deeper: as little as possible.
+  If expressions of these lengths are rarer than one in a thousand, they may be
+  deeper than those of the variant: as little as possible.
 
   Raises:
     UserError: expressions of these lengths are too rare.
@@ -176,11 +171,7 @@ def generate_longer(variant: Variant, length: int, shortest: int) -> Split:
 
 
 def import_official(source: Source) -> Content:
-  """Reads the official tables and checks each row.
-
-  Raises:
-    UserError: a file is missing or a row is wrong; the message names the place.
-  """
+  """Reads the official tables; raises UserError for a row that is wrong."""
   splits, seen = {}, set()
   for name, path in zip(SPLITS, source.find(_FILES), strict=True):
     documents, values = _import_table(path)

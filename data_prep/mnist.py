@@ -62,15 +62,8 @@ class Mnist(Builder):
     return sizes(files.find(FILES))
 
 
-BUILDER = Mnist
-
-
 def read_idx(path: pathlib.Path, shape: tuple[int, ...]) -> np.ndarray:
-  """Returns the values, uint8 `shape`, of an idx file, plain or compressed.
-
-  Raises:
-    UserError: the file cannot be read, or is no idx file of this shape.
-  """
+  """Returns the values, uint8 `shape`, of an idx file, plain or compressed."""
   header = struct.pack(f'>2xBB{len(shape)}I', 8, len(shape), *shape)
   size = len(header) + math.prod(shape)
   try:

@@ -41,7 +41,7 @@ MINI = stamps.Law(16, 1, 2, (1,), 3, 1.0, 3, 2, 0.5, 1.5, 2, 1, 2.0, 0.75)
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-  """A version of the task: parameters of its images, and split sizes.
+  """A version of the task.
 
   Attributes:
     law: parameters of its images.
@@ -108,16 +108,9 @@ class Pathfinder(Builder):
       shutil.rmtree(self._partial(), ignore_errors=True)
 
 
-BUILDER = Pathfinder
-
-
 def generate(variant: Variant, partial: pathlib.Path,
              threads: int | None = None) -> Content:
-  """Generates the data set of a variant, the same on any number of threads.
-
-  `partial` and `threads` are the `folder` and `threads` of `drawing.draw`,
-  whose errors are raised.
-  """
+  """Generates the data set of a variant, see `drawing.draw`."""
   total = sum(variant.sizes)
   images, labels, attempts, placed = drawing.draw(
       variant.law, _SEED, total + variant.spare, partial, threads)
@@ -140,13 +133,10 @@ def generate(variant: Variant, partial: pathlib.Path,
 
 
 def official(source: Source, side: int) -> pathlib.Path:
-  """Returns the folder of the release with the hard set of a size.
+  """Returns the folder with the hard set of images of this side.
 
   The release has a folder lra_release inside lra_release. Published scripts
   read the inner one.
-
-  Raises:
-    UserError: it is not in the source, or lacks tables or images.
   """
   for place in ('', HARD, *(f'{outer}pathfinder{side}/{HARD}' for outer in (
       'lra_release/lra_release/', 'lra_release/', ''))):
@@ -161,10 +151,7 @@ def official(source: Source, side: int) -> pathlib.Path:
 
 
 def import_official(folder: pathlib.Path, side: int) -> Content:
-  """Reads the images that a folder's `metadata` lists, in its order.
-
-  Raises:
-    UserError: a table or an image is missing or wrong; the message names it.
+  """Reads the images that `metadata` lists; raises UserError for a wrong one.
   """
   rows = [row for path in _tables(folder) for row in _read_table(path)]
   if len(rows) < _FEWEST:
@@ -212,7 +199,6 @@ def _numbers(names):
 
 
 def _check_listed(folder, listed):
-  """Raises UserError if a table lists fewer images than its folder has."""
   for path in _tables(folder):
     images = {f'imgs/{path.stem}/{p.name}'
               for p in (folder / 'imgs' / path.stem).glob('[!.]*.png')}

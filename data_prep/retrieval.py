@@ -60,17 +60,8 @@ class Retrieval(Builder):
     return sizes(files.find(self.tables.values()))
 
 
-BUILDER = Retrieval
-
-
 def read_aan(paths) -> Content:
-  """Reads the official tables row by row and decodes bytes literals.
-
-  Other implementations do not decode them, see `lra.data_prep.aan`.
-
-  Raises:
-    UserError: a row is malformed; the message names file, line and reason.
-  """
+  """Reads the official tables, see `lra.data_prep.aan`."""
   documents, examples = aan.read(paths, BYTES)
   origin = 'ACL Anthology Network, official tables' + part(
       'retrieval', [len(labels) for labels, _ in examples.values()],
@@ -83,9 +74,6 @@ def read_aan(paths) -> Content:
 
 def read_rfc(paths, mini: bool) -> Content:
   """Reads RFC citations; `mini` keeps part of the pairs and of each document.
-
-  Raises:
-    UserError: a row is malformed, or names a document that does not exist.
   """
   cut = MINI_BYTES if mini else BYTES
   texts = _read_documents(paths['documents'])

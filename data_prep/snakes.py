@@ -40,10 +40,7 @@ _Plan = collections.namedtuple('_Plan', (
 
 
 class Artist:
-  """Draws images of a law; an image depends only on `seed` and its number.
-
-  Threads may share an artist.
-  """
+  """Draws images; threads may share an artist."""
 
   def __init__(self, law: stamps.Law, seed: int = 0):
     self.law, self.seed = law, seed
@@ -59,12 +56,11 @@ class Artist:
         law.paddle_retries + 1, law.distractor_retries + 1)
 
   def draw(self, number: int) -> tuple[np.ndarray, int, int, int]:
-    """Draws image `number`.
+    """Draws image `number`, which depends only on it, the law and the seed.
 
     Returns:
-      The image, uint8 [side, side], of which the darkest pixel is 0 and the
-      brightest 255; its label; the number of attempts at its target snakes; the
-      number of distractors that found room.
+      The image, uint8 [side, side], 0 to 255; its label; the number of attempts
+      at its target snakes; the number of distractors that found room.
     """
     rng = np.random.default_rng([self.seed, number])
     tables = self._tables[int(rng.random() * len(self._tables))]
@@ -161,8 +157,8 @@ def _first(rng, m, tables, border, found):
 def _place(rng, m, near, count, border, start, found):
   """Samples a free place for a tail, uniformly: (whether found, y, x).
 
-  Random draws find a place quickly if much is free. Otherwise all places are
-  searched. Places are `start` pixels or more from the edges.
+  Random draws find a place quickly if much is free. Places are `start` pixels
+  or more from the edges.
   """
   side = len(m)
   for _ in range(_BLIND):
@@ -184,8 +180,7 @@ def _place(rng, m, near, count, border, start, found):
 
 @_compiled
 def _pivot(tables, y, x, phi, side):
-  """Returns (whether head and pivot of a first paddle are inside, pivot y, x).
-  """
+  # Of a first paddle: whether head and pivot are inside, pivot y, x.
   hy, hx = _moved(y, x, phi, tables.length)
   py, px = _moved(hy, hx, phi + math.pi, tables.length + tables.margin)
   return _inside(hy, hx, side) and _inside(py, px, side), py, px
@@ -244,7 +239,7 @@ def _grow(rng, image, m, tables, plan, snake, contrast, weights):
 
 @_compiled
 def _keep_off(m, tables, snake):
-  """Marks the last paddle of a snake as taken in M."""
+  # Marks the last paddle of a snake as taken.
   masks = tables.ring.masks if snake[5] else tables.first.masks
   _paint(m, masks[int(snake[6])], int(snake[3]), int(snake[4]), 1.0)
 

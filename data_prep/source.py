@@ -1,7 +1,6 @@
 """The files that a data set is made from: a folder, an archive or downloads.
 
-Archives are streamed, in bounded memory, and nothing of them is written. Tables
-are read row by row. Errors name the file, the line and the reason.
+Archives and tables are streamed in bounded memory; nothing is unpacked.
 """
 
 import bz2
@@ -34,12 +33,9 @@ _LONGEST_ROW = 1 << 26
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """Files of the user, or downloaded ones.
+  """A folder, an archive, or downloads, name -> path.
 
-  Attributes:
-    path: a folder or an archive.
-    layout: what --source must be, the end of an error.
-    downloads: name -> path, if several files were downloaded.
+  `layout` says what --source must be; it ends errors.
   """
   path: pathlib.Path
   layout: str = '--source must have the files of the data set'
@@ -47,15 +43,10 @@ class Source:
       default_factory=dict)
 
   def refused(self, why: str) -> UserError:
-    """Returns the error that the source is not what it must be."""
     return UserError(f'{self.path} {why}: {self.layout}.')
 
   def find(self, names: Iterable[str]) -> list[pathlib.Path]:
-    """Returns the path of each file of a folder, plain or with .gz.
-
-    Raises:
-      UserError: a file is missing.
-    """
+    """Returns the path of each file, plain or with .gz, if all are there."""
     found = []
     for name in names:
       paths = [self.downloads.get(n, self.path / n)
@@ -70,13 +61,12 @@ class Source:
     """Yields the name and the bytes of each wanted file.
 
     Args:
-      most: function from a name to the most bytes that the file may have; false
-        if it is not wanted. A name is that of the archive's member, or begins
-        with that of the folder.
+      most: function from a name, such as `FOLDER/a.txt`, to the most bytes that
+        the file may have; false if it is not wanted.
       inner: a subfolder; if the folder has it, only its files are read.
 
     Raises:
-      UserError: a file or the archive is damaged, or is too large.
+      UserError: a file or the archive is damaged or too large.
     """
     if not self.downloads and not self.path.is_dir():
       yield from _members(self.path, most)
@@ -90,10 +80,7 @@ class Source:
 
   def walk(self, wanted: Callable[[str], int], inner: str = ''
            ) -> Iterator[tuple[str, pathlib.Path]]:
-    """Yields name and path of the wanted files of a folder, in order.
-
-    It follows links. The arguments are those of `files`.
-    """
+    """Yields name and path of the `files` of a folder; follows links."""
     root = self.path / inner
     for folder, folders, files in os.walk(
         root if root.is_dir() else self.path, followlinks=True):
@@ -106,52 +93,34 @@ class Source:
 
 
 def sizes(paths: Iterable[pathlib.Path]) -> dict[str, int]:
-  """Returns {name: bytes}, by which sources are told apart."""
+  """Returns {name: bytes}, by which sources differ."""
   return {path.name: path.stat().st_size for path in paths}
 
 
 class Bounded:
-  """A stream that limits how much `tarfile` reads into memory.
-
-  Without it, tarfile would read a header of any size.
-
-  Attributes:
-    left: number of bytes that may still be read; `expect` sets it again.
-  """
+  """A stream that raises TarError if `tarfile` asks for too large a header."""
 
   def __init__(self, stream: BinaryIO):
-    self._stream = stream
-    self.left = _MAX_HEADERS
+    self._stream, self._left = stream, _MAX_HEADERS
 
   def read(self, size: int) -> bytes:
-    """Reads at most `size` bytes; TarError if `size` exceeds `left`."""
-    if size > self.left:
-      raise tarfile.ReadError(
-          f'headers of more than {_MAX_HEADERS:,} bytes')
+    if size > self._left:
+      raise tarfile.ReadError(f'headers of more than {_MAX_HEADERS:,} bytes')
     data = self._stream.read(size)
-    self.left -= len(data)
+    self._left -= len(data)
     return data
 
   def expect(self, member: tarfile.TarInfo) -> None:
-    """Allows the content of a member and the next headers to be read.
-
-    Raises:
-      TarError: `member` is sparse, so its size does not limit what is read.
-    """
-    if member.issparse():
+    """Allows the content of a member and the next headers to be read."""
+    if member.issparse():  # its size does not limit what is read
       raise tarfile.ReadError('a sparse file')
-    self.left = member.size + _MAX_HEADERS
+    self._left = member.size + _MAX_HEADERS
 
   def __getattr__(self, name):
     return getattr(self._stream, name)
 
 
 def _members(source, most):
-  """Yields name and bytes of the wanted members of an archive.
-
-  After the last one the rest of the archive is read too: the checksum of a
-  compressed file is compared only at its end.
-  """
   try:
     with opened(source) as stream:
       bounded = Bounded(stream)
@@ -166,15 +135,14 @@ def _members(source, most):
                   ' which is far too large: download it again.')
             yield member.name, archive.extractfile(member).read()
       while stream.read(_AT_ONCE):
-        pass
+        pass  # the checksum of a compressed file is compared at its end
   except (tarfile.TarError, ArithmeticError, RecursionError, *BROKEN) as e:
     raise UserError(f'{source} is damaged or not an archive ({e}): download '
                     'it again.') from e
 
 
 def _is_apple_double(name):
-  """Returns whether a file, as `._0.png`, has only macOS attributes of another.
-  """
+  # macOS keeps the attributes of `0.png` in `._0.png`.
   return name.rpartition('/')[2].startswith('._')
 
 
@@ -197,8 +165,7 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
   """Yields the number (from 1) and the bytes of each line, without its end.
 
   Raises:
-    UserError: the archive is damaged, a line is too long for a table, or the
-      file cannot be read.
+    UserError: the file is damaged or cannot be read, or a line is too long.
   """
   line = 0
   try:
@@ -215,11 +182,7 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read_rows(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-  """Yields the line number and the tab-separated fields of each row.
-
-  Raises:
-    UserError: as for `read_lines`, or the text is not UTF-8.
-  """
+  """Yields the line number and the tab-separated fields of each row."""
   for line, row in read_lines(path):
     try:
       yield line, row.decode('utf-8').split('\t')
@@ -228,12 +191,10 @@ def read_rows(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def part(task: str, found: Iterable[int], known: Iterable[int]) -> str:
-  """Warns if the splits' numbers of rows are not those of the official tables.
+  """Warns if the splits have not the numbers of rows of the official tables.
 
-  It raises no error: the user may have chosen a part of the data.
-
-  Returns:
-    A note for the origin of the data; '' if the numbers agree.
+  The user may have chosen a part of the data. Returns a note for its origin, or
+  ''.
   """
   found, known = ('/'.join(f'{n:,}' for n in rows) for rows in (found, known))
   if found == known:

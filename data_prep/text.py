@@ -58,11 +58,8 @@ class Text(Builder):
         *read_reviews(files), *VARIANTS[self.builder_config.name])
 
 
-BUILDER = Text
-
-
 def read_reviews(source: Source) -> tuple[dict[str, dict[str, bytes]], str]:
-  """Reads all reviews of an archive or a directory.
+  """Reads all reviews.
 
   Returns:
     A dict from folder ('train/pos', ...) to a dict from file name to text; and

@@ -25,10 +25,8 @@ TOKENS = tuple('0123456789') + ('[MIN', '[MAX', '[MED', '[SM', ']')
 def fold(tokens: Iterable[int], digits: Sequence, apply: Callable):
   """Computes the value of an expression from the inside to the outside.
 
-  Args:
-    tokens: token codes.
-    digits: the value of each digit.
-    apply: (operator, values of its arguments, its depth from 1) -> value.
+  `digits` holds the value of each digit, `apply` maps an operator, the values
+  of its arguments and its depth, from 1, to its value.
 
   Raises:
     ValueError: `tokens` is not one complete expression.
@@ -65,9 +63,9 @@ class Trees:
   """Kept expressions in the order of their draws.
 
   Attributes:
-    tokens: uint8 codes of all expressions, one after the other.
+    tokens: uint8, those of all expressions, one after the other.
     offsets: int64 [N + 1], the first token of each.
-    values: int32 [N], the value of each.
+    values: int32 [N].
     draws: number of generated expressions, kept or not.
   """
   tokens: np.ndarray
@@ -76,7 +74,6 @@ class Trees:
   draws: int
 
   def documents(self) -> list[bytes]:
-    """Returns the token codes of each expression."""
     blob = self.tokens.tobytes()
     return [blob[start:stop] for start, stop in
             itertools.pairwise(self.offsets.tolist())]

@@ -30,9 +30,7 @@ class Corpus:
   """The two tables of a data set.
 
   Attributes:
-    title: its name.
     folder: name of the folder of tables in the authors' archive.
-    classes: names of the classes.
     sizes: split -> rows of its table.
     val: number of rows of train that become the validation split.
     hashes: split -> SHA-256 or MD5 of its table, in hexadecimal.
@@ -118,20 +116,9 @@ class Zhang(Builder):
     return match and _ROW * self.corpus.sizes[match[1]]
 
 
-BUILDER = Zhang
-
-
 def read_table(table: bytes, corpus: Corpus, split: str
                ) -> list[tuple[bytes, int]]:
-  """Reads a table.
-
-  Args:
-    table: CSV in UTF-8, with the columns class (from 1), title, text.
-    corpus: the corpus, with its classes and numbers of rows.
-    split: the split of the table.
-
-  Returns:
-    For each row its text, UTF-8, and its class from 0.
+  """Returns the text, UTF-8, and the class from 0 of each row of a table.
 
   Raises:
     UserError: the table is not such CSV, or has another number of rows.

@@ -27,11 +27,6 @@ def draw_words(rng, lengths_N, letters, states, most, asked):
   released code. A word starts in state 0, and each edge of a state is equally
   likely. The last `asked` letters of a sequence are questions: with the chance
   1/2 a letter is legal; else it is illegal, and the state stays.
-
-  Args:
-    rng, lengths_N: as in `Variant.draw`.
-    letters, states, most: size of the automaton.
-    asked: number of questions.
   """
   count, length = len(lengths_N), int(lengths_N.max())
   row = np.arange(count)

@@ -1,9 +1,8 @@
 """Formal languages: parity, expressions, regular tasks, sorting, brackets.
 
-Grazzi et al. 2024, arXiv 2411.12537, appendix E.1: `formal_parity` is the
-parity of bits. `modular_arithmetic` and `modular_arithmetic_brackets` are
-expressions modulo 5; their last token is `=`. There is one question, at the
-last token, in training too. The generators follow the released code
+Grazzi et al. 2024, arXiv 2411.12537, appendix E.1: `formal_parity`,
+`modular_arithmetic` and `modular_arithmetic_brackets`. There is one question,
+at the last token, in training too. The generators follow the released code
 (github.com/automl/unlocking_state_tracking,
 xlstm/experiments/data/formal_language). There lengths include the answer, which
 is no input: of 3 to 40 tokens, the model reads 2 to 39. Here it reads 3 to 40.
@@ -16,11 +15,8 @@ token for each symbol of the output, and answers at these. Here `bucket_sort`
 has them, but the other tasks answer at the last token of the string.
 
 `dyck`: Hewitt et al. 2020, arXiv 2010.07515, section 2, define Dyck-(k, m) as
-the balanced strings of k types of brackets whose depth is at most m. A sequence
-is a prefix of such a string. The question at a token is which closing bracket
-may come next: none if the prefix is balanced, else that of the last open
-bracket. Our sizes are k = 8 and m = 10. Each next bracket opens or closes with
-equal chance, unless only one of these is possible, and types are uniform.
+the balanced strings of k types of brackets whose depth is at most m. Our sizes
+are k = 8 and m = 10.
 """
 
 import numpy as np
@@ -38,7 +34,7 @@ MISSING, FILLING = 2, 3
 
 
 def _uniform(rng, lengths_N, codes):
-  """Draws codes, uint8 [N, L]; also returns which are inside a sequence."""
+  # Codes, uint8 [N, L], and which of them are inside a sequence.
   tokens = rng.integers(0, codes, (len(lengths_N), lengths_N.max()), np.uint8)
   return tokens, np.arange(tokens.shape[1]) < lengths_N[:, None]
 
@@ -108,7 +104,7 @@ def draw_brackets(rng, lengths_N):
 
 
 def _short(rng, tokens, row, start, size):
-  """Writes expressions of 1 to 4 tokens, and returns their values."""
+  # Writes expressions of 1 to 4 tokens, and returns their values.
   number = rng.integers(0, MODULUS, len(row))
   minus, brackets = size % 2 == 0, size > 2
   tokens[row[brackets], start[brackets]] = OPEN
@@ -170,10 +166,12 @@ def draw_sort(rng, lengths_N):
 
 
 def draw_dyck(rng, lengths_N, types, depth):
-  """Generates prefixes of Dyck-(types, depth).
+  """Generates prefixes of Dyck-(types, depth); asks which type may close next.
 
   Codes below `types` open a bracket, `types + i` closes type i. Class 0 is that
-  no bracket may close, class i + 1 that type i may.
+  no bracket may close, class i + 1 that type i may. Each next bracket opens or
+  closes with equal chance, unless only one of these is possible, and types are
+  uniform.
   """
   count, length = len(lengths_N), lengths_N.max()
   opens = rng.integers(0, 2, (count, length)) == 1

@@ -1,19 +1,10 @@
 """The six tasks of MAD (Poli et al. 2024, arXiv 2403.17844, section 3).
 
 The tasks follow the released code (github.com/athms/mad-lab, commit 0f49a45,
-`mad/data/instances.py`), with the settings of `lra.core.mad`. A class is a
-symbol: class c is the token with code c. In the recall tasks, training asks for
-the next token everywhere, while validation and test ask only for the values of
+`mad/data/instances.py`), with the settings of `lra.core.mad`. Class c is the
+token with code c. In the recall tasks, training asks for the next token
+everywhere (`everywhere`), while validation and test ask only for the values of
 keys that occurred before.
-
-* `mad_recall`: pairs of a key and a value. The answer at a key is its value.
-* `mad_noisy_recall`: some of the pairs are noise.
-* `mad_fuzzy_recall`: keys and values have one to three tokens each.
-* `mad_copying`: selective copying. Symbols among blanks are asked for at the
-  end, in their order.
-* `mad_compression`: the answers are the tokens themselves, but a model may read
-  only the encoding of the last token (`Task.compressed`).
-* `mad_memorization`: a fixed dictionary. The answer after a key is its value.
 """
 
 import numpy as np
@@ -34,13 +25,7 @@ def draw_recall(rng, lengths_N, vocab, noise_symbols=0, noise=0.0,
   Codes: keys, then as many values, then `noise_symbols`. Each sequence has its
   own values of keys; two keys may share a value. With the chance `noise`, a
   pair is two noise symbols instead, except for one pair. The key of the last
-  pair is one of those before.
-
-  Args:
-    rng, lengths_N: as in `Variant.draw`; an odd length ends with a key.
-    vocab: number of symbols.
-    noise_symbols, noise: number of noise symbols, and share of noisy pairs.
-    everywhere: whether each token is asked for the next one.
+  pair is one of those before. An odd length ends with a key.
   """
   count, length = same_length(lengths_N)
   pairs, rows = length // 2 + 1, np.arange(count)
@@ -73,11 +58,6 @@ def draw_fuzzy(rng, lengths_N, vocab, everywhere=False):
   the end. Padding, the last code, fills the beginning. As in the released code,
   keys of validation and test have `MOTIF` tokens, and the probe is left out
   before the end if its place comes too late.
-
-  Args:
-    rng, lengths_N, vocab: as in `draw_recall`.
-    everywhere: whether this is training: each token is asked for the next one,
-      and keys have any number of tokens.
   """
   count, length = same_length(lengths_N)
   padding, rows = vocab - 1, np.arange(count)
@@ -136,7 +116,7 @@ def draw_fuzzy(rng, lengths_N, vocab, everywhere=False):
 
 
 def _motifs(rng, count, choices):
-  """Draws `MOTIF` different numbers below `choices`, [count, MOTIF]."""
+  # `MOTIF` different numbers below `choices`, [count, MOTIF].
   drawn = np.zeros((count, MOTIF), np.int64)
   for i in range(MOTIF):
     number = rng.integers(0, choices - i, count)
@@ -147,7 +127,6 @@ def _motifs(rng, count, choices):
 
 
 def _next(tokens, asked, length, everywhere):
-  """Returns inputs, and the next token as the answer where it is asked for."""
   answers = tokens[:, 1:length + 1] + 1
   if not everywhere:
     answers = answers * asked[:, 1:length + 1]
@@ -176,7 +155,10 @@ def draw_copying(rng, lengths_N, vocab, copied):
 
 
 def draw_compression(rng, lengths_N, vocab):
-  """Generates random symbols, then the last code; each token is its answer."""
+  """Generates random symbols, then the last code; each token is its answer.
+
+  A model may read only the encoding of the last token (`Task.compressed`).
+  """
   count, length = same_length(lengths_N)
   tokens = rng.integers(0, vocab - 1, (count, length))
   tokens[:, -1] = vocab - 1

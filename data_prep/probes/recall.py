@@ -4,28 +4,23 @@
 section 3.1). Pairs of a key and a value come first, then the keys again. The
 answer at a key is its value. In the paper keys return after gaps, most of them
 short. Here 32 pairs leave exactly 32 slots, so the gaps hardly vary.
-
 `mqar_zoology` has the sizes of the paper's later code
 (github.com/HazyResearch/zoology, commit d88d6f5,
-`experiments/mqar_example_configs/original_mqar_configs.py`). Two more tasks are
-small forms of tasks there, `data/forgetting_mqar.py` and
-`data/compositional_mqar.py`: in `mqar_forgetting` some keys get a second value,
-which is then their answer; in `mqar_compositional` a key has two parts, and
-neither part alone determines the value.
+`experiments/mqar_example_configs/original_mqar_configs.py`). `mqar_forgetting`
+and `mqar_compositional` are small forms of `data/forgetting_mqar.py` and
+`data/compositional_mqar.py` there.
 
 `phonebook` is a small form of the phone book of Jelassi et al. 2024,
 arXiv 2402.01032, section 4.2. Entries of a name and a number come first, then
-one of the names again. The answers are the digits of its number. Each is asked
-for at the token before it, so a model gets the earlier digits.
+one of the names again. Each digit of its number is asked for at the token
+before it, so a model gets the earlier digits.
 
-`selective_copying` is the task of Gu and Dao 2023, arXiv 2312.00752,
-section 4.1.1. A sequence has symbols among noise, then a question for each of
-them. The answers are the symbols in their order. `copying` has no noise:
-symbols, a pause, a sign, then a question for each symbol. It is the copying
-memory task of Jing et al. 2017, arXiv 1612.05231, section 4.1, with the lengths
-of github.com/NicolasZucchet/minimal-LRU (20 symbols and a pause of 5). There a
-symbol is a vector of 7 bits; here it is one of 8 codes. A mechanism needs no
-content for it, only memory.
+`selective_copying` is the task of Gu and Dao 2023, arXiv 2312.00752, section
+4.1.1: symbols among noise are asked for in their order. `copying` is the
+copying memory task of Jing et al. 2017, arXiv 1612.05231, section 4.1, with the
+lengths of github.com/NicolasZucchet/minimal-LRU (20 symbols and a pause of 5).
+There a symbol is a vector of 7 bits; here it is one of 8 codes. A mechanism
+needs no content for it, only memory.
 """
 
 import numpy as np
@@ -55,13 +50,8 @@ def draw_recall(rng, lengths_N, symbols, pairs, published=False):
   are filled; there an early key is likelier in an early slot.
 
   Codes: 0 is blank, those below `symbols / 2` are keys, the others are values.
-  The first value is class 0. The result is that of `Variant.draw`.
-
-  Args:
-    rng, lengths_N: as in `Variant.draw`.
-    symbols, pairs: numbers of codes, and of pairs in a sequence.
-    published: whether random codes replace blanks and all codes are classes, as
-      in the released code. Code c is then class c.
+  The first value is class 0. If `published`, random codes replace blanks and
+  code c is class c, as in the released code.
   """
   keys, values, length = _pairs(rng, lengths_N, symbols, pairs)
   half = symbols // 2
@@ -77,8 +67,8 @@ def draw_recall(rng, lengths_N, symbols, pairs, published=False):
 def draw_forgetting(rng, lengths_N, symbols, pairs, updates):
   """Generates recall in which `updates` random keys get another value.
 
-  After all pairs, these keys come again with their new values. The questions
-  are as in `draw_recall`, and so are the codes.
+  After all pairs, these keys come again with their new values, which are then
+  their answers.
   """
   keys, values, length = _pairs(rng, lengths_N, symbols, pairs)
   half = symbols // 2
@@ -114,7 +104,7 @@ def draw_compositional(rng, lengths_N, symbols, grid):
 
 
 def _pairs(rng, lengths_N, symbols, pairs):
-  """Draws different keys and different values, [N, pairs]; adds the length."""
+  # Different keys and different values, [N, pairs], and the length.
   count, length = same_length(lengths_N)
   half = symbols // 2
   keys = 1 + sample(rng, count, half - 1, pairs)
@@ -126,13 +116,10 @@ def _interleaved(keys, values):
 
 
 def _ask(rng, length, context, keys_NxPxK, classes_NxP):
-  """Returns the context, then all keys in random slots, with their classes.
-
-  A slot has one token more than a key, which is blank.
-  """
+  """Returns the context, then all keys in random slots, with their classes."""
   count, begin = context.shape
   pairs, size = keys_NxPxK.shape[1:]
-  slots = (length - begin) // (size + 1)
+  slots = (length - begin) // (size + 1)  # each ends in a blank
   tokens = np.zeros((count, length), np.uint16)
   answers = np.zeros((count, length), tokens.dtype)
   tokens[:, :begin] = context
@@ -160,11 +147,8 @@ def sample(rng, count, choices, wanted, weights=None):
 
 
 def _redraw(rng, count, choices, wanted):
-  """Draws numbers until none is equal to an earlier number of its row.
-
-  The procedure treats all numbers below `choices` alike, so all sequences of
-  different numbers have the same chance.
-  """
+  # Draws until no number is equal to an earlier one of its row. All sequences
+  # of different numbers have the same chance.
   drawn = rng.integers(0, choices, (count, wanted))
   rows = np.arange(count)
   while len(rows):
@@ -235,8 +219,7 @@ def draw_selective(rng, lengths_N, symbols, copied):
 def draw_copying(rng, lengths_N, symbols, pause):
   """Generates symbols, a pause, the sign, then a question for each symbol.
 
-  `ASK` is the sign, and noise fills the pause and the places of the answers. A
-  pause is longer by one if the length has another parity.
+  A pause is longer by one if the length has another parity.
   """
   copied = (int(lengths_N[0]) - pause - 1) // 2
   tokens, answers, wanted = _to_copy(rng, lengths_N, symbols, copied)
@@ -246,7 +229,7 @@ def draw_copying(rng, lengths_N, symbols, pause):
 
 
 def _to_copy(rng, lengths_N, symbols, copied):
-  """Returns noise, the answers at the end, and the symbols, [N, copied]."""
+  # Noise, the answers at the end, and the symbols, [N, copied].
   wanted = rng.integers(0, symbols, (len(lengths_N), copied))
   tokens = np.full(same_length(lengths_N), NOISE, np.uint8)
   answers = np.zeros_like(tokens)

@@ -12,17 +12,11 @@ TRAINED, CHOSEN, SCORED = 128_000, 1000, 2000
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """Sequences of one length, or of lengths drawn uniformly from a range.
-
-  Attributes:
-    count: number of sequences.
-    length: their length L, or the longest one.
-    shortest: the shortest length; by default all have `length`.
-    sizes: arguments of `Variant.draw` that differ from `Variant.sizes`.
-  """
+  """Sequences of one length, or of lengths drawn uniformly from a range."""
   count: int
-  length: int
-  shortest: int | None = None
+  length: int  # or the longest one
+  shortest: int | None = None  # by default all have `length`
+  # Arguments of `Variant.draw` that differ from `Variant.sizes`.
   sizes: Mapping = dataclasses.field(default_factory=dict)
 
 
@@ -60,9 +54,7 @@ class Variant:
   alphabet: str = ''
 
   def lengths(self, rng, part: Part) -> np.ndarray:
-    """Draws the lengths of the sequences of a part, int64 [N].
-
-    They are uniform among the possible lengths of the part.
+    """Draws the lengths of the sequences of a part, int64 [N], uniformly.
 
     Raises:
       UserError: no length of the part is possible.
@@ -99,11 +91,7 @@ def of_length(draw: Callable, length: int, shortest: int | None = None,
 
 
 def same_length(lengths_N: np.ndarray) -> tuple[int, int]:
-  """Returns (N, L) of sequences that all have one length L.
-
-  Raises:
-    ValueError: the lengths differ.
-  """
+  """Returns (N, L) if all lengths are equal."""
   length, = np.unique(lengths_N)
   return len(lengths_N), int(length)
 
