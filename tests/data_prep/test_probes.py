@@ -530,7 +530,7 @@ GUESSES = {
         lambda tokens, t, _: tokens[46 - tokens[46:0:-3].index(tokens[t]) * 3
                                     + 1] - 128, 1 / 4),
     ('phonebook', 'same token'): (_same_token, 0.35),
-    ('selective_copying', 'commonest symbol'): (_commonest, 0.25),
+    ('selective_copying', 'commonest symbol'): (_commonest, 0.3),
     ('regbench_mini', 'known pair'): (_known_pair, 0.75),
     ('bucket_sort', 'share'): (lambda tokens, t, _: (t - 40) // 8, 0.6)}
 
