@@ -166,14 +166,11 @@ def read(task_name: str, data_dir=None):
 
 
 def generate_longer(task_name: str, length: int, shortest: int):
-  """Generates a test of `shortest` to `length` tokens for a probe or ListOps.
-
-  Returns:
-    A `lra.data_prep.content.Split` of 1,000 examples. It depends only on the
-    arguments.
+  """Returns 1,000 examples of `shortest` to `length` tokens, a `Split`.
 
   Raises:
-    UserError: the task has no sequences of these lengths.
+    UserError: the task has no sequences of these lengths: it is no probe and
+      not ListOps, for example.
   """
   task = tasks.get(task_name)
   if not task.probe and task.dataset != 'listops':

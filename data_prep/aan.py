@@ -72,10 +72,9 @@ class Documents:
 class _Table:
   """A table of one split.
 
-  Attributes:
-    found: line -> (label, pair of document numbers).
-    waiting: line -> number of columns, if the separating tab is unknown.
-    unclosed: the first line with a bytes literal that has no end, or 0.
+  `found` maps a line to (label, pair of document numbers). `waiting` maps one
+  whose separating tab is unknown to its number of columns. `unclosed` is the
+  first line with a bytes literal that has no end, or 0.
   """
   path: pathlib.Path
   found: dict = dataclasses.field(default_factory=dict)

@@ -92,14 +92,7 @@ def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
 
 
 def measure(task_name: str, content: Content) -> dict:
-  """Scores all baselines of a task.
-
-  Returns:
-    A record with task, fingerprint and origin of the data, and `floors`. That
-    maps the name of a baseline to its accuracy, `how` and seconds. For tasks
-    other than probes it adds `examples`, the size of test, and `correct`, the
-    right answers packed by `lra.core.bits`. An example of a probe has many
-    answers.
+  """Scores all baselines of a task; see `lra.data.baselines` for the record.
 
   Raises:
     UserError: the task needs scikit-learn, which is not installed.
@@ -128,11 +121,7 @@ def _score(task, splits, method):
 
 
 def write(record: dict, directory: pathlib.Path = RECORDS) -> pathlib.Path:
-  """Writes a record as `<task>.json`; if that fails, leaves the old file.
-
-  Raises:
-    UserError: the directory cannot be written.
-  """
+  """Writes a record as `<task>.json`; if that fails, leaves the old file."""
   path = directory / f'{record["task"]}.json'
   files.write_all({path: f'{json.dumps(record, indent=1)}\n'.encode()})
   return path

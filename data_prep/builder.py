@@ -14,7 +14,6 @@ import math
 import os
 import pathlib
 import urllib.request
-from collections.abc import Mapping
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -28,7 +27,7 @@ from lra.core import tasks
 from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep.content import SPLITS, Content, fingerprint, split_of
-from lra.data_prep.source import Source
+from lra.data_prep.source import Origin, Source
 
 _DOCUMENTS = 'documents'
 _BYTES = 256  # possible codes of a byte
@@ -56,10 +55,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
       change gives other data from the same source.
     GENERATED: whether the data are generated if `source` is None.
     source: the files to make the data from; None to download or generate them.
-    title: content of the files, for errors.
-    layout: what --source must be, for errors.
-    downloads: address of a file -> (size, SHA-256).
-    folder: name for a folder with the downloads, if there are several.
+    origin: what these files are.
   """
   VERSION = tfds.core.Version('1.0.0')
   DUAL = False
@@ -69,8 +65,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   # package importlib_resources, which it does not install.
   code_path = None
   source: pathlib.Path | None = None
-  title = layout = folder = ''
-  downloads: Mapping[str, tuple[int, str]] = {}
+  origin: Origin
 
   @abc.abstractmethod
   def make(self, files: Source | None) -> Content:
@@ -102,7 +97,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   def url_infos(self):
     return {url: UrlInfo(size=size, checksum=digest,
                          filename=url.rpartition('/')[2])
-            for url, (size, digest) in self.downloads.items()}
+            for url, (size, digest) in self.origin.downloads.items()}
 
   def identify_source(self):
     """Returns `identity` of `source`, None without one.
@@ -116,21 +111,21 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
       if not self.source.exists():
         raise files.refused('does not exist')
       return self.identity(files)
-    if not self.GENERATED and not self.downloads:
+    if not self.GENERATED and not self.origin.downloads:
       raise UserError(
           f'{self._absent} cannot be downloaded: set TFDS_DATA_DIR to a folder '
           f'that has it, or run {self._command}=DIR, where DIR is '
-          f'{self.layout}.')
+          f'{self.origin.layout}.')
     return None
 
   def _files(self, path, **downloads):
-    layout = f'--source of {self.task.name} must be {self.layout}'
+    layout = f'--source of {self.task.name} must be {self.origin.layout}'
     return Source(path, layout, **downloads)
 
   @property
   def _absent(self):
     return (f'{pathlib.Path(self.data_dir).parent} has no prepared data set, '
-            f'and {self.title}')
+            f'and {self.origin.title}')
 
   @property
   def _command(self):
@@ -155,7 +150,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
           f'{self._absent} could not be downloaded ({type(e).__name__}): set '
           'TFDS_DATA_DIR to a folder that has it, or fetch '
           f'{" and ".join(infos)} by other means and run {self._command}=.../'
-          f'{self.folder or names[0]}.') from e
+          f'{self.origin.folder or names[0]}.') from e
     if len(paths) == 1:
       return self._files(paths[0])
     return self._files(paths[0].parent,
@@ -190,11 +185,9 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         metadata=tfds.core.MetadataDict())
 
   def _split_generators(self, dl_manager):
-    if self.source:
-      files = self._files(self.source)
-    else:
-      files = self._downloaded(dl_manager) if self.downloads else None
-    content = self.make(files)
+    content = self.make(
+        self._files(self.source) if self.source else
+        None if self.GENERATED else self._downloaded(dl_manager))
     self.info.metadata.update(
         content.info, fingerprint=fingerprint(content.splits),
         source=self.identify_source(), definition=self.definition())

@@ -38,22 +38,13 @@ _FILE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Edition:
-  """CIFAR-10 or CIFAR-100.
-
-  Attributes:
-    batches: regular expression of the names of files with images in the python
-      version; the binary version adds `.bin`.
-    labels: key of the labels in the python version.
-    label_bytes: bytes before each image in the binary version. The last one of
-      them is the label.
-    others: further sources, for errors.
-  """
+  """CIFAR-10 or CIFAR-100."""
   title: str
   classes: int
-  batches: str
-  labels: bytes
-  label_bytes: int
-  others: str
+  batches: str  # pattern of files in the python version; binary adds `.bin`
+  labels: bytes  # key of the labels in the python version
+  label_bytes: int  # before an image in the binary version; the last counts
+  others: str  # further sources, for errors
 
   @property
   def layout(self) -> str:

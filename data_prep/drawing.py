@@ -1,8 +1,4 @@
-"""Draws Pathfinder images on all cores, and resumes after a kill.
-
-Finished parts of the images are kept in files. A repeated call draws only the
-missing parts.
-"""
+"""Draws Pathfinder images on all cores, and resumes after a kill."""
 
 import pathlib
 import threading
@@ -23,10 +19,10 @@ _NAMES = ('images', 'labels', 'attempts', 'placed')
 
 def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
          threads: int | None = None) -> tuple[np.ndarray, ...]:
-  """Draws N = `total` images; `law` holds their parameters.
+  """Draws N = `total` images; image i depends only on `law`, `seed` and i.
 
-  Image i depends only on `law`, `seed` and i. `folder` keeps finished parts; no
-  other call may use it. `threads` is one for each core by default.
+  `folder` keeps finished parts, which a repeated call does not draw again; no
+  other call may use it.
 
   Returns:
     The images, uint8 [N, side, side]; labels, uint8 [N]; attempts at the target

@@ -14,6 +14,7 @@ import numpy as np
 from lra.data_prep import cifar
 from lra.data_prep.builder import Builder, configs
 from lra.data_prep.content import Content, duplicates, hold_out, images_split
+from lra.data_prep.source import Origin
 
 # Size and SHA-256 of CIFAR-100 are from url_checksums/cifar100.txt of TFDS 4.9.
 ARCHIVES = {
@@ -36,17 +37,10 @@ class Image(Builder):
     return cifar.CIFAR100 if hundred else cifar.CIFAR10
 
   @property
-  def title(self):
-    return self.edition.title
-
-  @property
-  def layout(self):
-    return self.edition.layout
-
-  @property
-  def downloads(self):
+  def origin(self):
     name, *about = ARCHIVES[self.edition]
-    return {f'https://www.cs.toronto.edu/~kriz/{name}': tuple(about)}
+    return Origin(self.edition.title, self.edition.layout, {
+        f'https://www.cs.toronto.edu/~kriz/{name}': about})
 
   def parameters(self):
     return {'val': VAL_IMAGES, 'mini': self.builder_config.name == 'mini'}
@@ -54,7 +48,7 @@ class Image(Builder):
   def make(self, files):
     images, stored = cifar.read(files, self.edition)
     mini = self.builder_config.name == 'mini'
-    return content(images, f'{self.title}, images stored as {stored}',
+    return content(images, f'{self.edition.title}, images stored as {stored}',
                    (lambda pixels: quarter(grey(pixels))) if mini else grey)
 
   def identity(self, files):

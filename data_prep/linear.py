@@ -70,11 +70,8 @@ def _hash(tokens, n):
 def tfidf_cosine(splits):
   """Compares the cosine of a pair's TF-IDF vectors with a threshold.
 
-  Words that occur in most documents say little and are left out. The largest
-  share of documents that a word may occur in is chosen on val.
-
-  Returns:
-    Right answers, bool [N], and a description.
+  Words in most documents are left out: val chooses in how many. The result is
+  like that of `byte_ngrams`.
   """
   train = splits['train']
   words = [train.document(i).decode('latin-1')

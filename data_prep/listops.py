@@ -21,7 +21,7 @@ from lra.data_prep.content import (
   slices,
   split_of,
 )
-from lra.data_prep.source import Source, bad_row, part, read_rows, sizes
+from lra.data_prep.source import Origin, Source, bad_row, part, read_rows, sizes
 
 _SEED = 0
 _LONGEST = tasks.get('listops').seq_len
@@ -51,7 +51,7 @@ class Listops(Builder):
   GENERATED = True
   BUILDER_CONFIGS = configs(lra='500 to 2000 tokens, depth 10',
                             mini='small enough for two CPU cores')
-  layout = f'a directory with {", ".join(_FILES)}'
+  origin = Origin('ListOps', f'a directory with {", ".join(_FILES)}')
 
   def parameters(self):
     return {'seed': _SEED, 'tokens': trees.TOKENS,
@@ -145,11 +145,8 @@ def draw(process: trees.Process, count: int, seed: int = _SEED):
 def generate_longer(variant: Variant, length: int, shortest: int) -> Split:
   """Generates 1,000 expressions of `shortest` to `length` tokens.
 
-  If expressions of these lengths are rarer than one in a thousand, they may be
-  deeper than those of the variant: as little as possible.
-
-  Raises:
-    UserError: expressions of these lengths are too rare.
+  If they are rarer than one in a thousand, they may be deeper than those of the
+  variant: as little as possible.
   """
   process = dataclasses.replace(
       variant.process, min_length=shortest - 1, max_length=length + 1)

@@ -16,7 +16,7 @@ import numpy as np
 from lra.core.errors import UserError
 from lra.data_prep import image
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.source import BROKEN, opened, sizes
+from lra.data_prep.source import BROKEN, Origin, opened, sizes
 
 # Size and SHA-256 of each file, gzipped, from url_checksums/mnist.txt of TFDS
 # 4.9, which has the address too.
@@ -41,9 +41,9 @@ SIDE = 28
 class Mnist(Builder):
   """Handwritten digits of MNIST (LeCun et al. 1998)."""
   BUILDER_CONFIGS = configs(idx='28 x 28 pixels')
-  title, folder = 'MNIST', 'mnist'
-  layout = (f'a folder with {", ".join(FILES)}, each as it is or with .gz')
-  downloads = {f'{URL}{name}.gz': about for name, about in FILES.items()}
+  origin = Origin(
+      'MNIST', f'a folder with {", ".join(FILES)}, each as it is or with .gz',
+      {f'{URL}{name}.gz': about for name, about in FILES.items()}, 'mnist')
 
   def parameters(self):
     return {'val': image.VAL_IMAGES}
@@ -56,7 +56,7 @@ class Mnist(Builder):
       if labels.max() > 9:
         raise _damaged(path, f'a label is {labels.max()}')
       found[split] = list(zip(images, labels.tolist(), strict=True))
-    return image.content(found, self.title, lambda pixels: pixels)
+    return image.content(found, 'MNIST', lambda pixels: pixels)
 
   def identity(self, files):
     return sizes(files.find(FILES))

@@ -24,7 +24,7 @@ from lra.core.terminal import progress
 from lra.data_prep import drawing, pictures, stamps
 from lra.data_prep.builder import Builder, configs
 from lra.data_prep.content import Content, duplicates, images_split, slices
-from lra.data_prep.source import Source, bad_row, sizes
+from lra.data_prep.source import Origin, Source, bad_row, sizes
 
 HARD = 'curv_contour_length_14'
 _FOLDERS = ('metadata', 'imgs')
@@ -41,18 +41,11 @@ MINI = stamps.Law(16, 1, 2, (1,), 3, 1.0, 3, 2, 0.5, 1.5, 2, 1, 2.0, 0.75)
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-  """A version of the task.
-
-  Attributes:
-    law: parameters of its images.
-    sizes: examples of train, val and test.
-    greys: number of grey levels, from black to white.
-    spare: number of extra images, to replace duplicates; 0 keeps duplicates.
-  """
+  """A version of the task."""
   law: stamps.Law
   sizes: tuple[int, int, int] = (160_000, 20_000, 20_000)
-  greys: int = 256
-  spare: int = 0
+  greys: int = 256  # number of levels, from black to white
+  spare: int = 0  # extra images, to replace duplicates; 0 keeps duplicates
 
 
 VARIANTS = {
@@ -77,9 +70,10 @@ class Pathfinder(Builder):
     return VARIANTS[self.builder_config.name]
 
   @property
-  def layout(self):
-    return (f'the folder pathfinder{self.variant.law.side}/{HARD} of the '
-            'release, or one that it is in')
+  def origin(self):
+    return Origin('Pathfinder', (
+        f'the folder pathfinder{self.variant.law.side}/{HARD} of the release, '
+        'or one that it is in'))
 
   def parameters(self):
     return {'seed': _SEED, **dataclasses.asdict(self.variant)}

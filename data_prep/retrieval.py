@@ -15,7 +15,14 @@ from lra.core.terminal import progress
 from lra.data_prep import aan
 from lra.data_prep.builder import Builder, configs
 from lra.data_prep.content import SPLITS, Content, choose, duplicates, split_of
-from lra.data_prep.source import bad_row, part, read_lines, read_rows, sizes
+from lra.data_prep.source import (
+  Origin,
+  bad_row,
+  part,
+  read_lines,
+  read_rows,
+  sizes,
+)
 
 RFC_FILES = {
     'documents': 'documents.jsonl', 'train': 'pairs.train.tsv',
@@ -37,12 +44,9 @@ class Retrieval(Builder):
     return aan.FILES if self.builder_config.name == 'aan' else RFC_FILES
 
   @property
-  def title(self):
-    return f'the corpus of {self.task.name}'
-
-  @property
-  def layout(self):
-    return f'a directory with {", ".join(self.tables.values())}'
+  def origin(self):
+    return Origin(f'the corpus of {self.task.name}',
+                  f'a directory with {", ".join(self.tables.values())}')
 
   def parameters(self):
     mini = self.builder_config.name == 'rfc_mini'

@@ -32,6 +32,20 @@ _LONGEST_ROW = 1 << 26
 
 
 @dataclasses.dataclass(frozen=True)
+class Origin:
+  """What is made into a data set; `layout` says what --source must be.
+
+  `downloads` maps an address to (size, SHA-256). If there are several, errors
+  call a folder with them `folder`.
+  """
+  title: str
+  layout: str
+  downloads: Mapping[str, tuple[int, str]] = dataclasses.field(
+      default_factory=dict)
+  folder: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
 class Source:
   """A folder, an archive, or downloads, name -> path.
 

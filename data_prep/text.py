@@ -19,9 +19,10 @@ from lra.data_prep.content import (
   hold_out,
   split_of,
 )
-from lra.data_prep.source import Source
+from lra.data_prep.source import Origin, Source
 
 URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
+SHA256 = 'c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe'
 FOLDERS = ('train/neg', 'train/pos', 'test/neg', 'test/pos')
 REVIEWS_PER_FOLDER = 12_500
 # Bytes of all texts, computed from `imdb` at Hugging Face, which was made from
@@ -44,10 +45,9 @@ _REVIEW = re.compile(r'(?:.*/)?((?:train|test)/(?:pos|neg))/([^/]+\.txt)')
 class Text(Builder):
   """Byte-level IMDB reviews of Long Range Arena (arXiv 2011.04006)."""
   BUILDER_CONFIGS = configs(lra='4000 bytes', mini='512 bytes, fewer reviews')
-  title = 'IMDB reviews'
-  layout = 'aclImdb_v1.tar.gz or the directory it unpacks to'
-  downloads = {URL: (84_125_825, 'c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7'
-                                 '008942e91923d1658fe')}
+  origin = Origin(
+      'IMDB reviews', 'aclImdb_v1.tar.gz or the directory it unpacks to',
+      {URL: (84_125_825, SHA256)})
 
   def parameters(self):
     cut, sizes = VARIANTS[self.builder_config.name]
@@ -99,7 +99,7 @@ def _origin(path, reviews, total):
   """Returns the origin of the reviews; raises UserError if it is unknown."""
   if path.is_file():
     with open(path, 'rb') as f:
-      if hashlib.file_digest(f, 'sha256').hexdigest() == Text.downloads[URL][1]:
+      if hashlib.file_digest(f, 'sha256').hexdigest() == SHA256:
         return ORIGIN
   if total == TOTAL_BYTES:
     return f'{ORIGIN}, by the size of its reviews'

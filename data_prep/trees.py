@@ -60,18 +60,11 @@ class Process:
 
 @dataclasses.dataclass
 class Trees:
-  """Kept expressions in the order of their draws.
-
-  Attributes:
-    tokens: uint8, those of all expressions, one after the other.
-    offsets: int64 [N + 1], the first token of each.
-    values: int32 [N].
-    draws: number of generated expressions, kept or not.
-  """
-  tokens: np.ndarray
-  offsets: np.ndarray
-  values: np.ndarray
-  draws: int
+  """Kept expressions in the order of their draws."""
+  tokens: np.ndarray  # uint8, those of all expressions
+  offsets: np.ndarray  # int64 [N + 1], the first token of each
+  values: np.ndarray  # int32 [N]
+  draws: int  # number of generated expressions, kept or not
 
   def documents(self) -> list[bytes]:
     blob = self.tokens.tobytes()

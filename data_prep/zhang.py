@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from lra.core.errors import UserError
 from lra.data_prep.builder import Builder, configs
 from lra.data_prep.content import Content, duplicates, hold_out, split_of
+from lra.data_prep.source import Origin
 
 _ROW = 1 << 10  # bytes; a table whose rows are longer on average is not read
 _TABLE = re.compile(r'(?:.*/)?(train|test)\.csv')
@@ -27,24 +28,15 @@ _TABLE = re.compile(r'(?:.*/)?(train|test)\.csv')
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-  """The two tables of a data set.
-
-  Attributes:
-    folder: name of the folder of tables in the authors' archive.
-    sizes: split -> rows of its table.
-    val: number of rows of train that become the validation split.
-    hashes: split -> SHA-256 or MD5 of its table, in hexadecimal.
-    url: address of a folder with copies of the tables; '' if there is none.
-    lengths: split -> bytes of its table, for a download.
-  """
+  """The two tables of a data set; mappings have a key for each split."""
   title: str
-  folder: str
+  folder: str  # of the tables in the authors' archive
   classes: tuple[str, ...]
-  sizes: Mapping[str, int]
-  val: int
-  hashes: Mapping[str, str]
-  url: str = ''
-  lengths: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  sizes: Mapping[str, int]  # rows
+  val: int  # rows of train that become the validation split
+  hashes: Mapping[str, str]  # SHA-256 or MD5, in hexadecimal
+  url: str = ''  # of a folder with copies of the tables
+  lengths: Mapping[str, int] = dataclasses.field(default_factory=dict)  # bytes
 
 
 # The authors' archives have these very tables. The MD5 of Amazon's are those
@@ -78,28 +70,19 @@ class Zhang(Builder):
     return CORPORA[self.builder_config.name]
 
   @property
-  def title(self):
-    return self.corpus.title
-
-  @property
-  def folder(self):
-    return self.corpus.folder
-
-  @property
-  def layout(self):
-    return f'a folder with train.csv and test.csv, or {self.folder}.tar.gz'
-
-  @property
-  def downloads(self):
-    return {f'{self.corpus.url}{split}.csv': (size, self.corpus.hashes[split])
-            for split, size in self.corpus.lengths.items()}
+  def origin(self):
+    of = self.corpus
+    layout = f'a folder with train.csv and test.csv, or {of.folder}.tar.gz'
+    return Origin(of.title, layout, {
+        f'{of.url}{split}.csv': (size, of.hashes[split])
+        for split, size in of.lengths.items()}, of.folder)
 
   def parameters(self):
     return {'val': self.corpus.val}
 
   def make(self, files):
     rows, same = {}, True
-    for name, table in files.files(self._most, self.folder):
+    for name, table in files.files(self._most, self.corpus.folder):
       split = _TABLE.fullmatch(name)[1]
       known = self.corpus.hashes[split]
       digest = hashlib.md5 if len(known) == 32 else hashlib.sha256

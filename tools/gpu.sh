@@ -84,7 +84,7 @@ for task in "${tasks[@]}"; do
       fi
       ;;
   esac
-  "$python" -m data_prep --task="$task" ${source:+--source="$source"} \
+  "$python" -m lra.data_prep --task="$task" ${source:+--source="$source"} \
     >"$out/logs/data-$task.log" 2>&1 &
   preparing[$task]=$!
 done

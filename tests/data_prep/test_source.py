@@ -231,9 +231,9 @@ def web(tmp_path, monkeypatch):
   """
   monkeypatch.setattr(zhang, 'read_table', lambda table, *_: table)
   with served(write_folder(tmp_path / 'web', TABLES)) as address:
-    monkeypatch.setattr(zhang.Zhang, 'downloads', {
+    monkeypatch.setattr(zhang.Zhang, 'origin', source.Origin('News', '', {
         f'{address}/{name}': (len(data), hashlib.sha256(data).hexdigest())
-        for name, data in TABLES.items()})
+        for name, data in TABLES.items()}, 'ag_news_csv'))
     yield tmp_path / 'web'
 
 

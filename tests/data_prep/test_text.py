@@ -10,7 +10,7 @@ from lra.core import tasks
 from lra.core.errors import UserError
 from lra.data import batches, prepared
 from lra.data_prep import text
-from lra.data_prep.source import Source
+from lra.data_prep.source import Origin, Source
 from tests.helpers.data_files import (
   documents,
   served,
@@ -150,9 +150,9 @@ def test_the_original_is_downloaded_and_known_by_its_checksum(
   data = archive(tmp_path / 'web', reviews).read_bytes()
   monkeypatch.setattr(text, 'TOTAL_BYTES', text.TOTAL_BYTES + 1)
   with served(tmp_path / 'web') as address:
-    monkeypatch.setattr(text, 'URL', f'{address}/a.tar.gz')
-    monkeypatch.setattr(text.Text, 'downloads', {
-        text.URL: (len(data), hashlib.sha256(data).hexdigest())})
+    monkeypatch.setattr(text, 'SHA256', hashlib.sha256(data).hexdigest())
+    monkeypatch.setattr(text.Text, 'origin', Origin('', '', {
+        f'{address}/a.tar.gz': (len(data), text.SHA256)}))
     loaded = prepared.load('text', tmp_path / 'data')
   assert len(loaded.splits['test']) == 20
   assert loaded.info['origin'] == 'Large Movie Review Dataset'
