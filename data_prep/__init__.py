@@ -45,16 +45,11 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
     if not _is_prepared(builder):
       builder.identify_source()  # raises before any folder is made
       _announce(builder, bool(data_dir or os.environ.get('TFDS_DATA_DIR')))
-      new = folders.missing(path.parents[2])
       with folders.lock(path.parent):
         if not _is_prepared(make_builder(task_name, data_dir, source)):
           folders.remove_leftovers(path)
           builder = make_builder(task_name, data_dir, source)
-          try:
-            builder.download_and_prepare()
-          except BaseException:
-            folders.remove_traces(path, new)
-            raise
+          builder.download_and_prepare()
   except (OSError, RuntimeError) as e:
     raise UserError(
         f'Cannot prepare {task_name} in {path} ({_reason(e)}): choose a '

@@ -588,7 +588,10 @@ def test_the_commonest_class_and_chance():
       pytest.approx(1 / 6))
 
 
-def test_nothing_is_stored_and_all_described(tmp_path):
+def test_nothing_is_stored_and_all_described(tmp_path, monkeypatch):
+  part = variant.Part(300, 32)
+  monkeypatch.setitem(probes.VARIANTS, 'parity', dataclasses.replace(
+      probes.VARIANTS['parity'], train=(part,), test=(part,)))
   assert data_prep.prepare('parity', tmp_path) is None
   assert not list(tmp_path.iterdir())
   with pytest.raises(UserError, match='leave out --source'):

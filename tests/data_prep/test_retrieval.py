@@ -250,6 +250,7 @@ def test_real_pairs():
       assert texts[second] == found.document(b)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not REAL.exists(), reason='no shared/data/rfc_citations')
 def test_real_mini():
   mini = read_rfc(REAL, mini=True).splits
