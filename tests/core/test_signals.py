@@ -190,7 +190,7 @@ def _to_a_full_disk(*command, stream='stdout'):
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize('program', [
-    ('run_lra.py', '--help'), ('-m', 'data_prep', '--help'),
+    ('run_lra.py', '--help'), ('-m', 'lra.data_prep', '--help'),
     ('-m', 'tools', '--help')])
 def test_a_full_disk_under_stdout_is_one_sentence(program):
   done = _to_a_full_disk(*program)
