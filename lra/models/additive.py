@@ -15,12 +15,12 @@ Source: Bahdanau et al. 2015, arXiv 1409.0473, appendix A.1.2
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import layers, partials
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time with a division each, O(L) memory'
-GROWTH = {'time': 2, 'memory': 1}
+ABOUT = About('dense', 'O(L^2 D) time with a division each, O(L) memory',
+              time=2)
 TILE = 64  # number of queries, and of keys, in a tile
 # Queries and keys are clipped to +-40, so that exp(2 q) and exp(2 k) are
 # neither 0 nor infinite. Their product may be, but it is never infinity times
@@ -29,16 +29,7 @@ _LARGEST = 40.0
 _AT_ONCE = 16  # terms of a logit that are summed without going through memory
 
 
-class Mixer(HeadMixer):
-  """Additive attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`.
-  """
-
-  def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
-    del width
-    return self.kv_size(length)
+class Mixer(AttentionMixer):
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     weight_HxDh = self.param(

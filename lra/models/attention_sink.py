@@ -12,20 +12,17 @@ Equation: softmax over { j : |i - j| <= w or j < s } of q_i k_j / sqrt(Dh)
 Source: Xiao et al. 2023, arXiv 2309.17453, section 3.2
 """
 
+from lra.models import About
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L (w + s) D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L (w + s) D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  """Window and sinks: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `RotaryMixer`, and
+  """Attributes:
     radius: number of positions that a query sees on either side, w.
     num_sinks: number of first positions that all queries see, s.
   """

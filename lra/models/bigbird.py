@@ -21,20 +21,18 @@ Source: Zaheer et al. 2020, arXiv 2007.14062, section 2 and appendix D
 import zlib
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import patterns
 from lra.nn.block_sparse import PatternMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L b (w + g + r) D) for blocks of b'
-GROWTH = {'time': 1, 'memory': 1}
-MIXES_PADDING = True  # the random graph depends on the padded length
+# The random graph depends on the padded length.
+ABOUT = About('sparse', 'O(L b (w + g + r) D) for blocks of b',
+              mixes_padding=True)
 
 
 class Mixer(PatternMixer):
-  """Window, global and random blocks: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     block_size: number of positions in a block.
     window_blocks: number of blocks in the window; must be odd, since the
       query's own block is in the middle.

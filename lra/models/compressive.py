@@ -25,21 +25,18 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import partials
 from lra.nn.block_sparse import neighbours
 from lra.nn.contraction import Dense
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import HeadMixer, MixerTraits
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L (S + R S / c) D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L (S + R S / c) D)')
 
 
 class Mixer(HeadMixer):
-  """Attention with memories: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     segment_size: number of positions in a segment, S, and in its uncompressed
       memory. A sequence of up to S tokens is one segment.
     memory_segments: number of older segments whose summaries a segment sees, R.
@@ -56,11 +53,10 @@ class Mixer(HeadMixer):
   compression: str = fields.argument(
       'convolution', choices=('convolution', 'mean', 'max'))
 
-  causal = True
+  traits = MixerTraits(causal=True)
 
   def state_size(self, width: int, length: int) -> int:
     """Returns the size of two segments and of the summaries."""
-    del width
     size = min(self.segment_size, length)
     older = min(self.memory_segments, max(-(-length // size) - 2, 0))
     return self.kv_size(

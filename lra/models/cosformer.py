@@ -16,17 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lra.models import About
 from lra.nn import features
 
-FAMILY = 'linear'
-COST = 'O(L D Dh)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
-MIXES_PADDING = True  # N is the padded length
+# N is the padded length.
+ABOUT = About('linear', 'O(L D Dh)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'),
+              mixes_padding=True)
 
 
 class Mixer(features.FeatureMixer):
-  """cosFormer attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
 
   def feature_width(self, head_width):
     return 2 * head_width

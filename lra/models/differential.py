@@ -17,21 +17,17 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import norm
 from lra.nn.mixer import SoftmaxMixer
 from lra.nn.rotary import RotaryMixer
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class Mixer(RotaryMixer, SoftmaxMixer):
-  """Differential attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `RotaryMixer` and `SoftmaxMixer`, with an even
-    num_heads, and
+  """Attributes:
     layer: index of the layer, from 0.
 
   Raises:

@@ -17,22 +17,19 @@ Source: Xiao et al. 2024, arXiv 2410.10819, section 2.2
 import flax.linen as nn
 import jax
 
+from lra.models import About
 from lra.nn import block_sparse
 from lra.nn.mixer import SoftmaxMixer
 from lra.nn.patterns import Pattern, sliding_window
 from lra.nn.rotary import RotaryMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L w)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L w)',
+              time=2, kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class Mixer(RotaryMixer, SoftmaxMixer):
-  """Full and streaming attention: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `RotaryMixer` and `SoftmaxMixer`, and
+  """Attributes:
     radius: number of positions that streaming attention sees on either side, w.
     num_sinks: number of first positions that streaming attention sees too, s.
   """

@@ -28,24 +28,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lra.models import About
 from lra.nn import layers, partials
 from lra.nn.block_sparse import Heads, from_blocks, neighbours, to_blocks
 from lra.nn.mixer import HeadMixer
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L r D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L r D)')
 # (queries, keys) of each piece.
 PIECES = (('long', 'long'), ('long', 'global'),
           ('global', 'long'), ('global', 'global'))
 
 
 class Mixer(HeadMixer):
-  """Global-local attention: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     radius: number of positions that a long token sees on either side, r.
     num_global: number of first tokens that form the global input.
     max_distance: largest distance with a vector of its own, k; larger distances
@@ -65,7 +62,6 @@ class Mixer(HeadMixer):
 
   def state_size(self, width: int, length: int) -> int:
     """Returns the size of the keys and values that the pattern keeps."""
-    del width
     pattern, = self.patterns(length)
     return self.kv_size(pattern.kept(length))
 

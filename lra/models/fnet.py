@@ -19,19 +19,16 @@ Source: Lee-Thorp et al. 2021, arXiv 2105.03824, section 3
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
-FAMILY = 'no attention'
-COST = 'O(L D log(L D))'
-GROWTH = {'time': 1, 'memory': 1}
-MIXES_PADDING = True  # the transform depends on the padded length
+from lra.models import About
+
+# The transform depends on the padded length.
+ABOUT = About('no attention', 'O(L D log(L D))', mixes_padding=True)
 
 
 class Mixer(nn.Module):
-  """Fourier transform: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+  """Attributes:
     orthonormal: whether the sums are divided by sqrt(L D).
     dtype: dtype of the result; the transform is float32.
     full_length: L of uncut sequences; None if no input is cut.
@@ -45,8 +42,7 @@ class Mixer(nn.Module):
     return length * width
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     _, length, width = x_BxLxD.shape
     full = self.full_length or length
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(jnp.float32)

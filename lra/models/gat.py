@@ -19,22 +19,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lra.models import About
 from lra.nn import layers, partials
 from lra.nn.block_sparse import from_blocks, neighbours, to_blocks
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L D^2 + L w D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L D^2 + L w D)')
 
 SLOPE = 0.2  # of LeakyReLU below 0
 
 
 class Mixer(nn.Module):
-  """Graph attention on a chain: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+  """Attributes:
     num_heads: number of heads, H; it divides D.
     radius: number of positions that a token sees on either side, w.
     dtype: computing dtype; parameters are float32.

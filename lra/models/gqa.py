@@ -10,13 +10,12 @@ Source: Ainslie et al. 2023, arXiv 2305.13245, section 2.2
 """
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn.mixer import SoftmaxMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class MultiQuery(SoftmaxMixer):
@@ -26,7 +25,7 @@ class MultiQuery(SoftmaxMixer):
     projection
   Source: Shazeer 2019, arXiv 1911.02150, section 3
 
-  Attributes: those of `SoftmaxMixer`, and
+  Attributes:
     num_kv_heads: G, number of heads of keys and of values; class attribute 1. A
       subclass may declare it as a field.
 

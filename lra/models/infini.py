@@ -18,32 +18,28 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import layers
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import HeadMixer, MixerTraits
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L (S + Dh) D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L (S + Dh) D)')
 
 EPS = 1e-6  # added to the memory's normalisers, which start at 0
 
 
 class Mixer(HeadMixer):
-  """Infini-attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     segment_size: number of positions in a segment, S.
     delta: whether the memory stores values by the delta rule.
   """
   segment_size: int = fields.argument(256, low=1, high=fields.MANY)
   delta: bool = True
 
-  causal = True
+  traits = MixerTraits(causal=True)
 
   def state_size(self, width: int, length: int) -> int:
     """Returns the size of a segment of keys and values, and of the memory."""
-    del width
     head = layers.head_width(self.qkv_width, self.num_heads)
     return (self.kv_size(min(self.segment_size, length))
             + self.qkv_width * (head + 1))

@@ -22,14 +22,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import arrays, layers, state_space
-from lra.nn.normalised_mixer import NormalisedMixer, ones_behind
+from lra.nn.matrix_state import GatedMixer, ones_behind
 from lra.schema import fields
 
-FAMILY = 'linear'
-COST = 'O(L D^2 / H)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla',)
+ABOUT = About('linear', 'O(L D^2 / H)', kernels=('xla',))
 
 DECAYS = ('none', 'fixed', 'selective')
 MEMORIES = ('short', 'long')
@@ -37,10 +35,8 @@ EPS = 1e-6  # added to the sum of the weights, as in the released code
 LONG = 0.001, 0.1  # range of 1 - a at the start with memory `long`
 
 
-class Mixer(NormalisedMixer):
-  """LION: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `GatedMixer`, and
+class Mixer(GatedMixer):
+  """Attributes:
     decay: `none`, `fixed` (a gate for each head) or `selective` (a gate for
       each head and token).
     memory: initial gates: `short` means around 1/2; `long` means 1 - x with x
@@ -50,23 +46,16 @@ class Mixer(NormalisedMixer):
   decay: str = fields.argument('selective', choices=DECAYS)
   memory: str = fields.argument('short', choices=MEMORIES)
 
-  def widths(self, width: int) -> tuple[int, int]:
-    return width, width
+  sums = 1
 
-  @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    del train
-    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+  def mix(self, x_BxLxD, mask_BxL):
     N, _ = self.heads(x_BxLxD.shape[-1])
     q, k, v = (self.project(x_BxLxD, N, name) for name in layers.QKV)
     q, k = (self._features(y).astype(self.dtype) for y in (q, k))
     log_a_BxLxH = self._log_gates(x_BxLxD)
-    ways = self.attend_and_sum(
+    o_BxLxHxE = sum(self.attend(
         lambda reverse: (q, k, v, arrays.token_before(
-            log_a_BxLxH, mask_BxL, reverse)), mask_BxL)
-    o_BxLxHxE = sum(ways)
+            log_a_BxLxH, mask_BxL, reverse)), mask_BxL))
     if not self.causal:
       own_BxLxHx1 = (q.astype(jnp.float32) * k.astype(jnp.float32)).sum(
           -1, keepdims=True)

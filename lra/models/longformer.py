@@ -17,20 +17,17 @@ import dataclasses
 import flax.linen as nn
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import block_sparse, layers, partials
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L w D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L w D)')
 
 
 class Mixer(PatternMixer):
-  """Window and global attention: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     window: size of the window, w. A query sees w // 2 positions on either side.
     dilation: distance between neighbouring positions of the window.
     num_global: number of first tokens that see all tokens and that all tokens

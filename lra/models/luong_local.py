@@ -19,30 +19,22 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import arrays, layers, partials
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L D^2 + L w D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L D^2 + L w D)')
 
 CHUNK = 128  # number of queries processed at a time
 
 
-class Mixer(HeadMixer):
-  """Local-p attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+class Mixer(AttentionMixer):
+  """Attributes:
     half_width: number of tokens that are seen on either side of the predicted
       centre, w (the paper's D).
   """
   half_width: int = fields.argument(10, low=1, high=fields.MANY)
-
-  def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
-    del width
-    return self.kv_size(length)
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):

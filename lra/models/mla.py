@@ -16,26 +16,22 @@ Source: DeepSeek-AI 2024, arXiv 2405.04434, eq. 9-19; 2024, arXiv 2412.19437,
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from lra import kernels
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import layers, norm, rotary
 from lra.nn.contraction import Dense
-from lra.nn.mixer import resolve_kernel
+from lra.nn.mixer import BaseMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 H (R + Dr)) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 H (R + Dr)) time; O(L^2) memory dense, else O(L)',
+              time=2, kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
-class Mixer(nn.Module):
-  """Multi-head latent attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+class Mixer(BaseMixer):
+  """Attributes:
     num_heads: number of heads, H.
     qkv_width: width of the values of all heads together, H * Dh.
     kv_rank: width of the latent vector for keys and values, R.
@@ -53,16 +49,19 @@ class Mixer(nn.Module):
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
 
+  op = 'softmax'
+
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of all latents and of the rotated keys."""
-    del width
     return length * (self.kv_rank + self.rotary_width)
 
+  def kernel_call(self, length, width):
+    size = self.kv_rank + self.rotary_width
+    return {'shape': (1, length * self.num_heads, 1, size),
+            'dtype': self.dtype, 'value_width': self.kv_rank}
+
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    del train  # there is no dropout
-    self.kernel_for(*x_BxLxD.shape[1:])
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
     if self.rotary_width % 2:
       raise UserError(
           f'config.model.rotary_width={self.rotary_width} cannot be rotated in '
@@ -88,14 +87,9 @@ class Mixer(nn.Module):
     return layers.merge_heads_and_project(
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
 
-  def kernel_for(self, length: int, width: int) -> str:
-    shape = (1, length * self.num_heads, 1, self.kv_rank + self.rotary_width)
-    return resolve_kernel('softmax', self.kernel, shape, self.dtype,
-                          value_width=self.kv_rank)
-
   def _latent(self, x_BxLxD, rank, name):
     down = Dense(rank, use_bias=False, dtype=self.dtype,
-                    kernel_init=layers.KERNEL_INIT, name=f'{name}_down')
+                 kernel_init=layers.KERNEL_INIT, name=f'{name}_down')
     return norm.RMSNorm(dtype=self.dtype, name=f'{name}_norm')(down(x_BxLxD))
 
   def _heads(self, x_BxLxR, width, name, heads=None):

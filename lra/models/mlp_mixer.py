@@ -10,21 +10,17 @@ Source: Tolstikhin et al. 2021, arXiv 2105.01601, eq. 1
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.schema import fields
 
-FAMILY = 'no attention'
-COST = 'O(L S D)'
-GROWTH = {'time': 1, 'memory': 1}
-MIXES_PADDING = True  # W1 and W2 have the shape of one padded length
+# W1 and W2 have the shape of one padded length.
+ABOUT = About('no attention', 'O(L S D)', mixes_padding=True)
 
 
 class Mixer(nn.Module):
-  """Token-mixing perceptron: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+  """Attributes:
     hidden: number of hidden units of the MLP over positions, S.
     dtype: computing dtype; parameters are float32.
     full_length: L of uncut sequences, which sets the shapes of parameters; None
@@ -39,8 +35,7 @@ class Mixer(nn.Module):
     return self.hidden * width
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     length = x_BxLxD.shape[1]  # shorter than `full` if padding is cut off
     full = self.full_length or length
     up_LxS, up_S = self._layer('up', full, self.hidden)

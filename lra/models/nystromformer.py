@@ -25,20 +25,17 @@ import jax
 import jax.numpy as jnp
 
 from lra.kernels.softmax import dense
-from lra.nn import convolution, state
+from lra.models import About
+from lra.nn import convolution
 from lra.nn.mixer import SoftmaxMixer
 from lra.schema import fields
 
-FAMILY = 'low-rank'
-COST = 'O(L M D + H M^3)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('low-rank', 'O(L M D + H M^3)',
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class Mixer(SoftmaxMixer):
-  """Nystrom attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `SoftmaxMixer`, and
+  """Attributes:
     num_landmarks: number of landmarks, M.
     pinv_steps: number of iterations of the pseudo-inverse. If landmarks are
       similar, many iterations magnify rounding errors.
@@ -54,9 +51,8 @@ class Mixer(SoftmaxMixer):
 
   def state_size(self, width: int, length: int) -> int:
     """Returns the size of landmarks and of the convolution's inputs."""
-    del width
     landmarks = min(self.num_landmarks, length)
-    return self.kv_size(landmarks) + state.under_kernel(
+    return self.kv_size(landmarks) + convolution.under_kernel(
         self.conv_width, self.qkv_width, length)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

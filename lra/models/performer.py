@@ -25,13 +25,12 @@ Source: Choromanski et al. 2021, arXiv 2009.14794, Lemma 1, sections 2.3, 2.4;
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import draws, features
 from lra.schema import fields
 
-FAMILY = 'kernel'
-COST = 'O(L M D)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+ABOUT = About('kernel', 'O(L M D)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'))
 RELU_EPS = 1e-3
 
 
@@ -40,7 +39,7 @@ class Mixer(features.FeatureMixer):
 
   The collection 'constants' keeps the frequencies drawn at initialisation.
 
-  Attributes: those of `FeatureMixer`, and
+  Attributes:
     num_features: number of features of a head, M.
     feature_map: function that makes the features: `exp` estimates softmax
       attention, `relu` does not.

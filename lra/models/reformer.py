@@ -26,22 +26,19 @@ import jax
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import draws, layers, partials
 from lra.nn.block_sparse import neighbours
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L rounds (chunk D + log L + num_buckets D))'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L rounds (chunk D + log L + num_buckets D))')
 
 SELF = -1e5  # added to a position's logit with itself (Kitaev et al.)
 
 
-class Mixer(HeadMixer):
-  """LSH attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+class Mixer(AttentionMixer):
+  """Attributes:
     rounds: number of rounds of hashing.
     chunk_size: number of positions in a chunk.
     num_buckets: number of buckets of the hash; must be even. The paper takes 2
@@ -53,11 +50,6 @@ class Mixer(HeadMixer):
   rounds: int = fields.argument(4, low=1, high=256)
   chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
   num_buckets: int = fields.argument(64, low=2, high=fields.MANY)
-
-  def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
-    del width
-    return self.kv_size(length)
 
   def project(self, x_BxLxD):
     """Returns queries (also used as keys) and values, each [B, L, H, Dh]."""

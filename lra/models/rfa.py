@@ -30,13 +30,12 @@ import jax.numpy as jnp
 
 from lra import kernels
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import draws, features, layers
 from lra.schema import fields
 
-FAMILY = 'kernel'
-COST = 'O(L M D)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+ABOUT = About('kernel', 'O(L M D)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'))
 
 FLOOR = 0.01  # smallest normaliser, relative to that of weights 1
 EPS = 1e-6  # absolute minimum, for gates that are almost closed
@@ -47,7 +46,7 @@ class Mixer(features.FeatureMixer):
 
   The collection 'constants' keeps the frequencies drawn at initialisation.
 
-  Attributes: those of `FeatureMixer`, and
+  Attributes:
     num_features: number of frequencies, M. A query or key has 2 M features with
       gaussian, and M with arccos.
     feature_map: kernel that the features estimate.
@@ -66,20 +65,19 @@ class Mixer(features.FeatureMixer):
   redraw: bool = True
 
   @property
-  def causal(self) -> bool:
-    """True if a position sees only itself and earlier ones."""
-    return self.gated
+  def traits(self):
+    return super().traits.but(causal=self.gated)
 
   def feature_width(self, head_width):
     return self.num_features * (1 + (self.feature_map == 'gaussian'))
 
-  def kernel_for(self, length, width, **needs):
+  def kernel_for(self, length, width):
     if self.gated and self.kernel not in ('auto', 'xla'):
       raise UserError(f'config.model.kernel={self.kernel} has no gates: choose '
                       'auto or xla, or set config.model.gated=False.')
     if self.gated:
       return 'xla'
-    return super().kernel_for(length, width, **needs)
+    return super().kernel_for(length, width)
 
   def project(self, x_BxLxD):
     """Returns queries, keys, values and gate logits, [B, L, H], or None."""

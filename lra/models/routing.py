@@ -29,21 +29,21 @@ import jax
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import block_sparse, layers, partials
 from lra.nn.block_sparse import Heads
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L c D + c w^2 D) for c clusters of w: O(L sqrt(L) D) at its best'
-GROWTH = {'time': 1.5, 'memory': 1.5}
+ABOUT = About(
+    'sparse',
+    'O(L c D + c w^2 D) for c clusters of w: O(L sqrt(L) D) at its best',
+    time=1.5, memory=1.5)
 
 
-class Mixer(HeadMixer):
-  """Attention within clusters: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+class Mixer(AttentionMixer):
+  """Attributes:
     num_clusters: number of clusters, c.
     cluster_size: number of queries and of keys in a cluster, w; the paper takes
       L / c.
@@ -62,11 +62,6 @@ class Mixer(HeadMixer):
   local_heads: int = fields.argument(0, low=0, high=fields.MANY)
   radius: int = fields.argument(64, low=0, high=fields.MANY)
   scaled: bool = False
-
-  def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
-    del width
-    return self.kv_size(length)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     local, L = self.local_heads, mask_BxL.shape[1]

@@ -16,34 +16,24 @@ Source: Leviathan et al. 2024, arXiv 2410.02703, section 3
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import direction, partials
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time, O(L D + L^2 / 128) memory'
-GROWTH = {'time': 2, 'memory': 1}
+ABOUT = About('dense', 'O(L^2 D) time, O(L D + L^2 / 128) memory', time=2)
 ROWS = 128  # queries processed at a time
 
 
-class Mixer(HeadMixer):
-  """Selective attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+class Mixer(direction.Directed, AttentionMixer):
+  """Attributes:
     direction: whether a token attends to earlier tokens only, or to all.
   """
   direction: str = fields.argument(
       'bidirectional', choices=direction.CHOICES)
 
-  @property
-  def causal(self) -> bool:
-    """True if a position sees only itself and earlier ones."""
-    return direction.is_causal(self.direction)
-
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of all keys and values, and a sum for each token."""
-    del width
-    return self.kv_size(length) + length
+    return self.kv_size(length) + length  # a sum for each token
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     return attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL,

@@ -16,19 +16,16 @@ import jax
 import jax.numpy as jnp
 
 from lra import kernels
+from lra.models import About
 from lra.nn import features
 from lra.schema import fields
 
-FAMILY = 'linear'
-COST = 'O(L D Dh)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+ABOUT = About('linear', 'O(L D Dh)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'))
 
 
 class Mixer(features.FeatureMixer):
-  """Efficient attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `FeatureMixer`, and
+  """Attributes:
     normalization: how queries and keys are normalised.
   """
   normalization: str = fields.argument(

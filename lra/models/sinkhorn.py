@@ -25,22 +25,20 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import draws, partials
 from lra.nn.block_sparse import from_blocks, to_blocks
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L b D + (L / b)^2 b D) for blocks of b'
+# The sorting network fits one padded length.
+ABOUT = About('sparse', 'O(L b D + (L / b)^2 b D) for blocks of b', time=2,
+              mixes_padding=True)
 # The [N, N] permutations of N = L / b blocks are small compared to the tokens.
-GROWTH = {'time': 2, 'memory': 1}
-MIXES_PADDING = True  # the sorting network fits one padded length
 
 
-class Mixer(HeadMixer):
-  """Local and sorted-block attention: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+class Mixer(AttentionMixer):
+  """Attributes:
     block_size: number of positions in a block, b.
     iterations: how often the sorting matrix is normalised by rows and columns.
     temperature: divisor of the sorting scores; near 0, the sorting matrix is a
@@ -51,11 +49,6 @@ class Mixer(HeadMixer):
   iterations: int = fields.argument(7, low=1, high=fields.MANY)
   temperature: float = fields.argument(0.75, above=0, high=fields.LARGEST)
   sort_width: int = fields.argument(64, low=1, high=fields.MANY)
-
-  def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
-    del width
-    return self.kv_size(length)
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):

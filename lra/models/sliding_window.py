@@ -11,20 +11,17 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
   arXiv 2310.06825, section 2
 """
 
+from lra.models import About
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L w D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L w D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  """Attention to neighbours: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `RotaryMixer`, and
+  """Attributes:
     radius: number of positions that a query sees on either side, w.
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)

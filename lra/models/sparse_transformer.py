@@ -12,13 +12,14 @@ token; the paper has no global tokens.
 import math
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-GROWTH = {'time': 1.5, 'memory': 1.5}
-MIXES_PADDING = True  # with stride 0, s depends on the padded length
+# With stride 0, s depends on the padded length.
+ABOUT = About('sparse', 'O(L sqrt(L) D)', time=1.5, memory=1.5,
+              mixes_padding=True)
 
 
 class Strided(PatternMixer):
@@ -32,7 +33,7 @@ class Strided(PatternMixer):
     of the heads, { j : (i - j) mod s = 0 } in the other
   Source: Child et al. 2019, arXiv 1904.10509, section 4.3
 
-  Attributes: those of `HeadMixer`, with num_heads 2 or more, and
+  Attributes:
     stride: stride of the pattern, s; 0 means sqrt(L), rounded up. With another
       value the output does not depend on the amount of padding.
     num_global: number of first tokens that see all tokens and that all tokens
@@ -41,8 +42,6 @@ class Strided(PatternMixer):
   Raises:
     UserError: fewer than two heads.
   """
-  COST = 'O(L sqrt(L) D)'
-
   stride: int = fields.argument(0, low=0, high=fields.MANY)
   num_global: int = fields.argument(0, low=0, high=fields.MANY)
 
@@ -77,10 +76,11 @@ class Fixed(Strided):
     } in one half of the heads, { j : j mod s >= s - c } in the other
   Source: Child et al. 2019, arXiv 1904.10509, section 4.3
 
-  Attributes: those of `Strided`, and
+  Attributes:
     summary: number of positions of a block that all queries see, c; at most s.
   """
-  COST = 'O(L sqrt(L) c D)'
+  ABOUT = About('sparse', 'O(L sqrt(L) c D)', time=1.5, memory=1.5,
+                mixes_padding=True)
 
   summary: int = fields.argument(8, low=1, high=fields.MANY)
 

@@ -22,13 +22,12 @@ import jax
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import draws, features, layers
 from lra.schema import fields
 
-FAMILY = 'kernel'
-COST = 'O(L M D)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+ABOUT = About('kernel', 'O(L M D)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'))
 
 
 class SpectralMixer(features.FeatureMixer):
@@ -36,7 +35,7 @@ class SpectralMixer(features.FeatureMixer):
 
   A subclass defines `density` and may set `positive`; mask is [B, L] bool.
 
-  Attributes: those of `FeatureMixer`, and
+  Attributes:
     num_features: number of features of a head, M.
     redraw: whether each training step draws new noise from the 'dropout'
       stream. Evaluation uses the initial noise.
@@ -103,7 +102,7 @@ class GmmRks(SpectralMixer):
     x scaled by Dh^(-1/4)
   Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 
-  Attributes: those of `SpectralMixer`, and
+  Attributes:
     num_components: number of Gaussians of each head, C.
   """
   num_components: int = fields.argument(2, low=1, high=fields.MANY)

@@ -14,20 +14,17 @@ Equation: softmax over { j : floor(j / b) in {floor(i / b), 0} } of
 Source: Acharya et al. 2024, arXiv 2411.17116, section 2 and algorithms 1-2
 """
 
+from lra.models import About
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern
 from lra.nn.rotary import RotaryMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L b D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L b D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  """Own and anchor block: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `RotaryMixer`, and
+  """Attributes:
     block_size: number of positions in a block, b; the first block is the
       anchor.
     num_queries: number of first positions that see all positions.

@@ -21,19 +21,16 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import arrays, layers, partials
 from lra.nn.mixer import HeadMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L T D^2)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L T D^2)')
 
 
 class Mixer(HeadMixer):
-  """Ring and relay: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     rounds: number of rounds, T.
   """
   rounds: int = fields.argument(2, low=1, high=64)

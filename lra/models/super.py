@@ -11,21 +11,21 @@ Source: Hosseini 2024, arXiv 2403.01643, Definition 4
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.models import efficient
+from lra.models import About, efficient
 from lra.nn import arrays, layers
 
-FAMILY = 'dense'
-COST = ('O(L^2 D) time, O(L^2) memory for Wa; 2 (D^2 + D) + L^2 + L '
-        'parameters')
-GROWTH = {'time': 2, 'memory': 2}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
-MIXES_PADDING = True  # Wa has the shape of one padded length
+# Wa has the shape of one padded length.
+ABOUT = About(
+    'dense',
+    'O(L^2 D) time, O(L^2) memory for Wa; 2 (D^2 + D) + L^2 + L parameters',
+    time=2, memory=2, kernels=('dense', 'chunked', 'splash', 'cudnn'),
+    mixes_padding=True)
 
 
 class Mixer(efficient.Mixer):
   """An `efficient.Mixer` with values Wa X + ba.
 
-  Attributes: those of `efficient.Mixer`, and
+  Attributes:
     full_length: L of uncut sequences, which sets the shape of Wa; None if no
       input is cut.
   """

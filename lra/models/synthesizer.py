@@ -28,23 +28,22 @@ import jax.numpy as jnp
 from lra import kernels
 from lra.core.errors import UserError
 from lra.kernels.softmax import dense
+from lra.models import About
 from lra.nn import layers
-from lra.nn.mixer import check_choices, resolve_kernel
+from lra.nn.mixer import BaseMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = ('O(L^2 D) time; O(L) memory dense and factorised_random, else '
-        'O(L^2)')
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
-MIXES_PADDING = True  # the parameters fit one padded length
+# The parameters fit one padded length.
+ABOUT = About(
+    'dense',
+    'O(L^2 D) time; O(L) memory dense and factorised_random, else O(L^2)',
+    time=2, kernels=('dense', 'chunked', 'splash', 'cudnn'),
+    mixes_padding=True)
 VARIANTS = ('dense', 'random', 'factorised_dense', 'factorised_random')
 
 
-class Mixer(nn.Module):
-  """Synthesizer: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+class Mixer(BaseMixer):
+  """Attributes:
     num_heads: number of heads, H.
     qkv_width: width of the values of all heads together, H * Dh, and of the
       hidden layers of the perceptrons.
@@ -70,27 +69,28 @@ class Mixer(nn.Module):
   dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
-  def kernel_for(self, length: int, width: int) -> str:
-    """Returns the kernel that runs for x [B, length, width]."""
-    check_choices(self)
+  op = 'softmax'
+
+  def kernel_call(self, length, width):
+    head_width = layers.head_width(self.qkv_width, self.num_heads)
+    row_width = head_width + 1 if self.variant == 'dense' else self.rank
+    return {'shape': (1, length, self.num_heads, row_width),
+            'dtype': self.dtype, 'value_width': head_width}
+
+  def kernel_for(self, length, width):
     if not self.trainable and 'random' not in self.variant:
       raise UserError(f'config.model.variant={self.variant} has no random '
                       'logits to keep: leave config.model.trainable=True.')
-    head_width = layers.head_width(self.qkv_width, self.num_heads)
     if self.variant in ('dense', 'factorised_random'):
-      row_width = head_width + 1 if self.variant == 'dense' else self.rank
-      return resolve_kernel(
-          'softmax', self.kernel, (1, length, self.num_heads, row_width),
-          self.dtype, value_width=head_width)
+      return super().kernel_for(length, width)
+    layers.head_width(self.qkv_width, self.num_heads)  # refuses odd widths
     if self.kernel not in ('auto', 'dense'):
       raise UserError(f'config.model.variant={self.variant} needs '
                       'config.model.kernel=auto or dense.')
     return 'dense'
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the values of all tokens; there are no keys."""
-    del width
-    return length * self.qkv_width
+    return length * self.qkv_width  # there are no keys
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):

@@ -13,11 +13,10 @@ Source: Press et al. 2021, arXiv 2108.12409, section 3
 import jax.numpy as jnp
 import numpy as np
 
+from lra.models import About
 from lra.nn.mixer import BiasedMixer
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time, O(L) memory'
-GROWTH = {'time': 2, 'memory': 1}
+ABOUT = About('dense', 'O(L^2 D) time, O(L) memory', time=2)
 
 
 class Mixer(BiasedMixer):

@@ -15,21 +15,17 @@ Equation: softmax(R(Q) R(K)^T / sqrt(Dh)) V per head, R rotates channel pair i
 Source: Su et al. 2021, arXiv 2104.09864, eq. 16
 """
 
-from lra.models import transformer
+from lra.models import About, transformer
 from lra.nn import rotary
 from lra.nn.rotary import RotaryMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class Mixer(RotaryMixer, transformer.Mixer):
-  """Rotary softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `transformer.Mixer`, and
+  """Attributes:
     planes: which pairs of channels are turned, and how fast. `head` turns those
       of each head alike; `alternate` turns every second pair.
   """

@@ -17,18 +17,15 @@ import flax.linen as nn
 import numpy as np
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn.mixer import BiasedMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time, O(L) memory'
-GROWTH = {'time': 2, 'memory': 1}
+ABOUT = About('dense', 'O(L^2 D) time, O(L) memory', time=2)
 
 
 class Mixer(BiasedMixer):
-  """T5's relative attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `BiasedMixer`, and
+  """Attributes:
     num_buckets: number of buckets of distances, for both directions together;
       must be a multiple of 4.
     max_distance: distance at which the last bucket begins.

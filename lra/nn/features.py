@@ -15,22 +15,21 @@ import jax
 import jax.numpy as jnp
 
 from lra import kernels
-from lra.nn import contraction, layers
-from lra.nn.mixer import HeadMixer
+from lra.nn import contraction
+from lra.nn.mixer import HeadMixer, MixerTraits
 
 TINY = 1e-30  # avoids 0 / 0 and changes no quotient of normal numbers
 
 
 class FeatureMixer(HeadMixer):
-  """Linear attention with features of queries and keys; see `HeadMixer`.
+  """Linear attention with features of queries and keys.
 
-  Attributes: those of `HeadMixer`, and
+  Attributes:
     kernel: 'auto' or one of `KERNELS`.
   """
   kernel: str = 'auto'
 
-  splits_sequences = True
-
+  traits = MixerTraits(splits_sequences=True)
   op = 'linear'
   # Whether the output is divided by phi(q) . sum_j phi(k_j).
   normalised = True
@@ -41,10 +40,8 @@ class FeatureMixer(HeadMixer):
 
   def state_size(self, width: int) -> int:
     """Returns how many numbers phi(K)^T V and sum phi(K) hold in all heads."""
-    del width
-    head_width = layers.head_width(self.qkv_width, self.num_heads)
-    return (self.num_heads * self.feature_width(head_width)
-            * (head_width + self.normalised))
+    return (self.num_heads * self.feature_width(self.head_width)
+            * (self.head_width + self.normalised))
 
   def attend(self, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
              eps: float = 1e-6) -> jax.Array:

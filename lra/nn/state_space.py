@@ -1,4 +1,4 @@
-"""Diagonal state space models: initial values, discretisation, projections.
+"""State space models: initial values, discretisation, projections, output.
 
 Source: Gu et al. 2022, arXiv 2206.11893 (S4D), sections 3 and 4; Smith et al.
 2023, arXiv 2208.04933 (S5), section 3 and appendix B
@@ -9,13 +9,17 @@ Shapes: B batch, L length, D model width, N complex states.
 import functools
 import math
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lra.core.errors import UserError
 from lra.nn import contraction
+from lra.nn.contraction import Dense
+from lra.nn.dropout import Dropout
 
+ACTIVATIONS = ('gelu', 'half_glu1', 'half_glu2', 'full_glu')
 DISCRETISATIONS = ('zoh', 'bilinear')
 
 
@@ -128,3 +132,45 @@ def out_of_states(h_BxLxN: jax.Array, c_DxN: jax.Array,
   return contraction.einsum(
       'ble,ed->bld', h_BxLxE.astype(dtype), weight_ExD.astype(dtype),
       dtype=jnp.float32)
+
+
+class GatedOutput(nn.Module):
+  """Applies GELU, dropout and a gate, as S4, S5 and LRU do.
+
+  For an output y [B, L, E], dense layers W and V, and g = GELU(y):
+
+    gelu: g,  half_glu1: g sigmoid(W g),  half_glu2: y sigmoid(W g),
+    full_glu: (V g) sigmoid(W g)
+
+  Source: Dauphin et al. 2017, arXiv 1612.08083; Smith et al. 2023,
+  arXiv 2208.04933, appendix G.1, and the released code
+
+  Attributes:
+    activation: one of `ACTIVATIONS`.
+    dropout: dropout rate after GELU.
+    dtype: computing dtype.
+    exact: whether GELU is exact, as in S4; else its tanh approximation.
+    width: D; 0 means E. Only `full_glu` allows another width than E.
+    tie_dropout: `tied` of `lra.nn.dropout.Dropout`.
+  """
+  activation: str
+  dropout: float
+  dtype: jnp.dtype
+  exact: bool = False
+  width: int = 0
+  tie_dropout: bool = False
+
+  @nn.compact
+  def __call__(self, y_BxLxE, *, train: bool) -> jax.Array:
+    g_BxLxE = nn.gelu(y_BxLxE, approximate=not self.exact).astype(self.dtype)
+    g_BxLxE = Dropout(self.dropout, self.tie_dropout, name='drop')(
+        g_BxLxE, deterministic=not train)
+    if self.activation == 'gelu':
+      return g_BxLxE
+    dense = {'features': self.width or y_BxLxE.shape[-1], 'dtype': self.dtype}
+    gate_BxLxD = nn.sigmoid(Dense(**dense, name='gate')(g_BxLxE))
+    if self.activation == 'half_glu2':
+      return y_BxLxE.astype(self.dtype) * gate_BxLxD
+    if self.activation == 'full_glu':
+      g_BxLxE = Dense(**dense, name='value')(g_BxLxE)
+    return g_BxLxE * gate_BxLxD
