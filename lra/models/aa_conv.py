@@ -1,12 +1,9 @@
 """Attention-augmented convolution: some channels attended, the rest convolved.
 
 Of the output's D channels, `value_share` come from softmax attention with its
-own output projection, the rest from an ordinary convolution of the input.
-The queries of all heads together have `key_share` D channels, and so have the
-keys. The channels of each head are rounded, to at least one, so these shares
-are coarse in a narrow model with many heads. The paper gives each head at least
-20 key channels; here only `key_share` decides. The paper's relative positions
-of images are left out: the encoder adds positions. Padded inputs of the
+own output projection, the rest from an ordinary convolution of the input. The
+widths of a head are rounded, to at least one channel. The paper gives each head
+at least 20 key channels, and relative positions of images. Padded inputs of the
 convolution count as zero, like positions beyond both ends.
 
 Equation: [conv_K(X), softmax(Q K^T / sqrt(dk / H)) V per head, projected],
@@ -33,13 +30,10 @@ ABOUT = About('dense',
 
 class Mixer(BaseMixer):
   """Attributes:
-    num_heads: number of heads, H.
     value_share: share of the D output channels that attention computes; 1 means
       no convolution.
     key_share: width of the queries of all heads together, as a multiple of D.
     conv_width: number of positions under the kernel of the convolution, K.
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: computing dtype; parameters are float32.
   """
   num_heads: int = 8
   value_share: float = fields.argument(0.25, above=0, high=1)
@@ -85,7 +79,6 @@ class Mixer(BaseMixer):
         [self._convolve(x_BxLxD, mask_BxL, width - attended), o_BxLxE], -1)
 
   def _convolve(self, x_BxLxD, mask_BxL, channels):
-    """Convolves over positions, as one matmul of K concatenated neighbours."""
     length, before = x_BxLxD.shape[1], self.conv_width // 2
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0)
     padded = jnp.pad(

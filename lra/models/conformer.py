@@ -1,13 +1,12 @@
 """Conformer: self-attention, then a convolution of gated features.
 
-Joins the two middle modules of the paper's block in one mixer. The encoder adds
-the norm before the mixer, the residual sum, its positions and one MLP after the
-mixer. The paper has half an MLP before these modules and half after them
-("macaron"), and relative positions. The convolution reads the normalised input
-plus the attention's output; the paper adds the output to the unnormalised
-input. A layer norm replaces the paper's batch norm, whose statistics would mix
-the examples of a microbatch and count padding. Padded positions are zeroed
-before the convolution.
+Joins the two middle modules of the paper's block in one mixer. The paper has
+half an MLP before these modules and half after them ("macaron"), and relative
+positions. The convolution reads the normalised input plus the attention's
+output; the paper adds the output to the unnormalised input. A layer norm
+replaces the paper's batch norm, whose statistics would mix the examples of a
+microbatch and count padding. Padded positions are zeroed before the
+convolution.
 
 Equation: A + P2 swish(LayerNorm(conv_K(glu(P1 LayerNorm(X + A))))),
   A = softmax(Q K^T / sqrt(Dh)) V Wo, glu([a, b]) = a sigmoid(b)
@@ -37,7 +36,6 @@ class Mixer(SoftmaxMixer):
   conv_expansion: int = fields.argument(1, low=1, high=64)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of keys, values and inputs of the convolution."""
     return super().state_size(width, length) + convolution.under_kernel(
         self.conv_width, self.conv_expansion * width, length)
 
@@ -53,7 +51,6 @@ class Convolution(nn.Module):
   """Attributes:
     conv_width: K.
     channels: C, channels of the convolution.
-    dtype: computing dtype; parameters are float32.
   """
   conv_width: int
   channels: int

@@ -1,11 +1,10 @@
 """Cross attention: learned latents read the sequence and write back to it.
 
-There are two cross attentions with M latents in between. Each latent reads all
-tokens, then each token reads all latents; tokens see each other only through
-latents. This is the induced attention of Set Transformers without its inner
-MLP, norms and residual sum, which the encoder's block provides. Keys and values
-of the latents are projected per head. A Perceiver reads in the same way but
-does not write back.
+Each of M latents reads all tokens, then each token reads all latents; tokens
+see each other only through latents. This is the induced attention of Set
+Transformers without its inner MLP, norms and residual sum. Keys and values of
+the latents are projected per head. A Perceiver reads in the same way but does
+not write back.
 
 Equation: Z' = softmax(Z (X Wk)^T / sqrt(Dh)) X Wv,
   softmax(X Wq (Z' Wk')^T / sqrt(Dh)) Z' Wv' per head, then an output
@@ -33,7 +32,6 @@ class Mixer(SoftmaxMixer):
   num_latents: int = fields.argument(64, low=1, high=fields.MANY)
 
   def state_size(self, width: int) -> int:
-    """Returns the size of the latents, which read the tokens."""
     return self.num_latents * self.qkv_width
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

@@ -2,8 +2,8 @@
 
 Each head has two softmaxes, and its values are twice as wide as its queries.
 The H heads here are H / 2 of the paper's, so that all sizes equal the
-Transformer's. The paper is causal; here both softmaxes see all tokens. The
-released code rotates queries and keys by their positions: set `rotary`.
+Transformer's; H must be even. The paper is causal; here both softmaxes see all
+tokens. The released code rotates queries and keys: set `rotary`.
 
 Equation: (softmax(Q1 K1^T / sqrt(Dh)) - lambda softmax(Q2 K2^T / sqrt(Dh))) V,
   lambda = exp(a1 . b1) - exp(a2 . b2) + l, l = 0.8 - 0.6 exp(-0.3 (layer - 1))
@@ -27,12 +27,6 @@ ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
 
 
 class Mixer(RotaryMixer, SoftmaxMixer):
-  """Attributes:
-    layer: index of the layer, from 0.
-
-  Raises:
-    UserError: an odd number of heads.
-  """
   layer: int = 0
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

@@ -17,10 +17,6 @@ ABOUT = About('dense', 'O(L^2 D) time, O(L) memory; 2 (D^2 + D) parameters',
 
 
 class Mixer(BaseMixer):
-  """Attributes:
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: computing dtype; parameters are float32.
-  """
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
 

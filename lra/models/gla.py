@@ -32,7 +32,6 @@ class Mixer(GatedMixer):
     gate_rank: rank of the projection that computes the gates.
     conv_width: number of tokens that the short convolution reads; 0 means no
       convolution.
-    dtype: dtype of the matmuls; gates are float32.
   """
   key_width: int = width_argument()
   value_width: int = width_argument()

@@ -1,8 +1,8 @@
 """Grouped-query attention: groups of query heads share keys and values.
 
-With one group it equals multi-query attention (`mqa`). With as many groups as
-heads it equals the Transformer. The paper averages the heads of trained
-multi-head models; here the model is trained from the start.
+With one group it equals multi-query attention (`mqa`), with as many groups as
+heads the Transformer. The paper averages the heads of trained multi-head
+models; here the model is trained from the start.
 
 Equation: softmax(Q_h K_g^T / sqrt(Dh)) V_g for each head h, g = floor(h G / H),
   then an output projection
@@ -26,11 +26,7 @@ class MultiQuery(SoftmaxMixer):
   Source: Shazeer 2019, arXiv 1911.02150, section 3
 
   Attributes:
-    num_kv_heads: G, number of heads of keys and of values; class attribute 1. A
-      subclass may declare it as a field.
-
-  Raises:
-    UserError: G does not divide H.
+    num_kv_heads: G, number of heads of keys and of values; it divides H.
   """
   num_kv_heads = 1
 
@@ -38,7 +34,6 @@ class MultiQuery(SoftmaxMixer):
     return super().kv_size(count) * self.num_kv_heads // self.num_heads
 
   def project(self, x_BxLxD):
-    """Returns queries [B, L, H, Dh], and keys and values [B, L, G, Dh]."""
     groups = self.num_kv_heads
     if self.num_heads % groups:
       raise UserError(
@@ -49,5 +44,4 @@ class MultiQuery(SoftmaxMixer):
 
 
 class Mixer(MultiQuery):
-  """Grouped-query attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
   num_kv_heads: int = fields.argument(2, low=1, high=fields.MANY)

@@ -45,9 +45,6 @@ class LowerBounds(nn.Module):
 class Mixer(direction.DirectedMixer):
   """Attributes:
     share_theta: whether both directions rotate the state by the same angles.
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: dtype of the matmuls; the scan is complex64.
-    layer, num_layers: index of the layer, from 0, and number of layers.
   """
   share_theta: bool = False
   kernel: str = 'auto'

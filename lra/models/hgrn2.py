@@ -30,8 +30,6 @@ class Mixer(GatedMixer):
   """Attributes:
     lower_bound: whether the decays have a lower bound, in all layers but the
       first.
-    dtype: dtype of the matmuls; gates are float32.
-    layer, num_layers: index of the layer, from 0, and number of layers.
   """
   lower_bound: bool = True
   layer: int = 0

@@ -1,11 +1,10 @@
 """Lightning attention: causal linear attention with a decay per head.
 
 Heads as in MiniMax-01: SiLU on queries, keys and values, RMS norm over all
-heads together, an output projection. `gate` adds MiniMax-01's sigmoid output
-gate; it is off by default to keep the Transformer's number of parameters.
-`decay_by_depth` shrinks the decay with depth as in MiniMax-01; it is off by
-default, as in the first paper. With `direction` bidirectional, attention in
-reverse order is added, so a token sees itself twice; no paper has this.
+heads together, an output projection. MiniMax-01 also has `gate` and
+`decay_by_depth`; they are off by default, to keep the Transformer's number of
+parameters and as in the first paper. A bidirectional layer adds attention in
+reverse order, so a token sees itself twice; no paper has this.
 
 Equation: S_t = e^(-s_h) S_(t-1) + K_t^T V_t, O_t = RMSNorm(Q_t S_t),
   s_h = 2^(-8h/H), h = 1..H
@@ -31,15 +30,11 @@ class Mixer(direction.Directed, LinearMixer):
   """Attributes:
     direction: bidirectional sums both directions.
     decay: False sets all s_h to 0: plain causal linear attention.
-    decay_by_depth: whether s_h shrinks with depth as in MiniMax-01's released
+    decay_by_depth: whether s_h, not 0, shrinks with depth as in MiniMax-01's
       model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The factor is
       about 1 in the first layer and almost 0 in the last.
     gate: whether an output gate, sigmoid(x W_g), multiplies the normalised
       heads.
-    layer, num_layers: index of the layer, from 0, and number of layers.
-
-  Raises:
-    UserError: decay_by_depth without decay.
   """
   direction: str = fields.argument('causal', choices=direction.CHOICES)
   decay: bool = True

@@ -1,10 +1,8 @@
 """Linformer: keys and values projected along length to M landmarks.
 
 E and F are [L, M], so the parameters fix the length. Both mix all positions, so
-padded keys and values are zeroed: the content of padding changes no output.
-Every true position still reads all M landmarks. The paper also shares one
-matrix between all layers; this is left out, because each mixer owns its
-parameters.
+padded keys and values are zeroed: the content of padding changes no output. The
+paper also shares one matrix between all layers; this is left out.
 
 Equation: softmax(Q (E^T K)^T / sqrt(Dh)) F^T V per head, E, F: [L, M], then an
   output projection
@@ -35,7 +33,6 @@ class Mixer(SoftmaxMixer):
   sharing: str = fields.argument('kv', choices=('none', 'headwise', 'kv'))
 
   def state_size(self, width: int) -> int:
-    """Returns the size of the M sums of keys and of values."""
     return self.kv_size(self.num_landmarks)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
@@ -58,7 +55,6 @@ class Mixer(SoftmaxMixer):
 
 
 def _compress(x_BxLxHxDh, e_GxLxM):
-  """Sums positions into landmarks: [B, M, H, Dh]."""
   if len(e_GxLxM) == 1:
     return jnp.einsum('blhd,lm->bmhd', x_BxLxHxDh, e_GxLxM[0])
   return jnp.einsum('blhd,hlm->bmhd', x_BxLxHxDh, e_GxLxM)

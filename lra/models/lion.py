@@ -2,10 +2,9 @@
 
 Each token has a gate a. The weight of a token that is read is the product of
 its gate and of the gates of all tokens between it and the reader. `decay`
-chooses the gates: `none` (LION-LIT: a = 1), `fixed` (LION-D: one for each head)
-or `selective` (LION-S: one for each head and token). The recurrences from both
-ends each contain the token itself; it is subtracted once. A causal layer has
-the forward recurrence alone.
+chooses the gates of LION-LIT (a = 1), LION-D or LION-S. The recurrences from
+both ends each contain the token itself; it is subtracted once. A causal layer
+has the forward recurrence alone.
 
 In the released image models the gates start around 1/2, the default `short`.
 Gates near 1 (`long`) remember long sequences. The paper's models for Long Range
@@ -41,7 +40,6 @@ class Mixer(GatedMixer):
       each head and token).
     memory: initial gates: `short` means around 1/2; `long` means 1 - x with x
       between 0.001 and 0.1, log-uniform.
-    dtype: dtype of the matmuls; gates are float32.
   """
   decay: str = fields.argument('selective', choices=DECAYS)
   memory: str = fields.argument('short', choices=MEMORIES)
@@ -65,7 +63,6 @@ class Mixer(GatedMixer):
         o_BxLxHxE.astype(self.dtype), x_BxLxD.shape[-1], self.dtype)
 
   def _features(self, y_BxLxHxN):
-    """Returns phi(y), float32 [B, L, H, N]."""
     y_BxLxHxN = y_BxLxHxN.astype(jnp.float32)
     if self.decay == 'none':
       return nn.elu(y_BxLxHxN) + 1
@@ -74,7 +71,6 @@ class Mixer(GatedMixer):
         jnp.square(y_BxLxHxN).sum(-1, keepdims=True))
 
   def _log_gates(self, x_BxLxD):
-    """Returns log a, float32 [B, L, H]."""
     shape = *x_BxLxD.shape[:2], self.num_heads
     if self.decay == 'none':
       return jnp.zeros(shape, jnp.float32)

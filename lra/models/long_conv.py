@@ -1,14 +1,12 @@
 """Long convolutions: kernels as long as the sequence, each tap a parameter.
 
 Kernels are small at first, and taps below a threshold count as 0 (`squash`).
-While training, `kernel_dropout` drops taps, the same for a whole batch. A
-bidirectional layer also has reverse kernels, which begin at the next token, as
-in the authors' code. The authors' settings for Long Range Arena have one
-direction on ListOps, Text, Retrieval and Image.
+While training, `kernel_dropout` drops taps, the same for a whole batch. Reverse
+kernels begin at the next token, as in the authors' code. The authors' settings
+for Long Range Arena have one direction on ListOps, Text, Retrieval and Image.
 
 In the paper's models a layer is a norm, this mixer and a residual sum, without
-an MLP: `encoder.block=none`. Dropout between GELU and the gate is that of the
-encoder. The convolution is computed by FFT in float32.
+an MLP: `encoder.block=none`. The convolution is computed by FFT in float32.
 
 Equation: y_c = k_c * x + k'_c * x (reversed) + d_c x,
   k = sign(w) max(|w| - squash, 0); a gated GELU of all y_c
@@ -36,9 +34,6 @@ class Mixer(direction.DirectedMixer):
     num_kernels: number of kernels of each channel, c.
     squash: threshold of the kernels: values closer to 0 become 0.
     kernel_dropout: dropout rate of the values of the kernels.
-    dtype: dtype of the gate's matmuls; the convolution is float32.
-    full_length: L of uncut sequences, the number of taps; None if no input is
-      cut.
   """
   num_kernels: int = fields.argument(2, low=1, high=1024)
   squash: float = fields.argument(0.003, low=0, high=1.0)
@@ -65,7 +60,6 @@ class Mixer(direction.DirectedMixer):
                        name='output')(y_BxLxE, train=train)
 
   def _kernels(self, name, shape, train):
-    """Returns the kernels of one direction, float32 [C, D, L]."""
     length, width = shape
     w_CxDxK = self.param(
         name, nn.initializers.normal(STD),

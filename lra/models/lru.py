@@ -1,13 +1,11 @@
 """LRU: a linear recurrence whose complex decays lambda are parameters.
 
 The initial decays lie in a ring between the radii r_min and r_max, with phases
-up to max_phase. gamma, a parameter that starts at the root of 1 - |lambda|^2,
-keeps the size of states near that of inputs. Path-X needs decays near 1 and
-small phases. The directions of a bidirectional layer share all parameters but
-C, as in S5. Dropout between GELU and the gate is that of the encoder.
-
-In the paper's models a layer is a norm, this mixer and a residual sum, without
-an MLP: `encoder.block=none`.
+up to max_phase; Path-X needs decays near 1 and small phases. gamma, a parameter
+that starts at the root of 1 - |lambda|^2, keeps the size of states near that of
+inputs. The directions of a bidirectional layer share all parameters but C, as
+in S5. In the paper's models a layer is a norm, this mixer and a residual sum,
+without an MLP: `encoder.block=none`.
 
 Equation: h_t = lambda h_(t-1) + gamma B x_t, y_t = Re(C [h_t, h'_t]) + d x_t,
   lambda = exp(-exp(nu) + i exp(theta)), h' from the last token on; a gated GELU
@@ -39,11 +37,6 @@ class Mixer(direction.DirectedMixer):
     max_phase: largest phase of lambda at the start of training.
     activation: activation and gate after the recurrence; see
       `lra.nn.state_space.GatedOutput`.
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: dtype of the matmuls; the scan is complex64.
-
-  Raises:
-    UserError: r_min is not below r_max.
   """
   state_dim: int = fields.argument(64, low=1, high=fields.MANY)
   r_min: float = fields.argument(0.0, low=0, below=1)

@@ -6,11 +6,8 @@ one projection of the averages. `attention` chooses between a softmax and the
 Laplace function, whose logits are divided by the number of tokens. A learned
 number for each distance is added to the logits. A gate u updates the residual
 stream x before the norm: the mixer returns u (h' - x), and applies dropout
-itself. With `chunk_size`, attention stays within chunks, and only the averages
-connect them. `truncation` cuts the averages; the authors' settings for Long
-Range Arena have 1,024 taps, 4,096 for Path-X.
-
-The authors' feed-forward layers have SiLU, those of this encoder GELU.
+itself. The authors' settings for Long Range Arena have a `truncation` of 1,024
+taps, 4,096 for Path-X. Their feed-forward layers have SiLU, not GELU.
 
 Equation: m = SiLU(K * x + w x),  K[l] = sum_n p_n beta_n gamma_n / sqrt(n)
   (1 - p_n alpha_n)^l;  v = SiLU(x W_v),  u = sigmoid(m W_u),
@@ -49,9 +46,6 @@ class Mixer(direction.DirectedMixer):
       chunk; 0 means one chunk for all.
     truncation: number of taps of the averages, one for each token that they
       include; 0 means L.
-    dtype: computing dtype; the averages and the logits are float32.
-    full_length: L of uncut sequences, which sets the number of distances; None
-      if no input is cut.
   """
   ema_dim: int = fields.argument(16, low=1, high=4096)
   z_width: int = fields.argument(64, low=1, high=fields.MANY)
@@ -66,7 +60,6 @@ class Mixer(direction.DirectedMixer):
     return super().traits.but(gates_residual=True)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the averages and of keys and values of a chunk."""
     ways = self.passes
     taps = ways * (self.truncation - 1) + 1
     averages = (convolution.under_kernel(taps, width, length) if self.truncation
@@ -107,7 +100,6 @@ class Mixer(direction.DirectedMixer):
                  kernel_init=nn.initializers.normal(STD))
 
   def _attend(self, q_BxLxZ, k_BxLxZ, v_BxLxV, mask_BxL):
-    """Attends within chunks: [B, L, V]."""
     batch, length = mask_BxL.shape
     chunk = self.chunk_size or length
     most = self.chunk_size or self.full_length or length
@@ -145,7 +137,6 @@ class MovingAverage(nn.Module):
                    + own_D[None, None] * x_BxLxD)
 
   def _kernel(self, name, width, taps):
-    """Returns the kernel of one direction, float32 [D, taps]."""
     normal, shape = nn.initializers.normal, (width, self.ema_dim)
     signs_N = jnp.where(jnp.arange(self.ema_dim) % 2, -1.0, 1.0)
     step_DxN, damping_DxN, expand_DxN, project_DxN = (
@@ -168,10 +159,7 @@ def attend(q_BxLxZ, k_BxLxZ, v_BxLxV, mask_BxL, bias_S, attention: str,
     laplace: (1 + erf((s - sqrt(1/2)) sqrt(2 pi))) / 2, for
       s = q_i k_j / (number of tokens that i may see) + b_(j - i)
 
-  Args:
-    q_BxLxZ, k_BxLxZ, v_BxLxV: any float dtype; logits are float32.
-    mask_BxL: bool, True = token. Padding gets no weight.
-    bias_S: float32 [2 L - 1], for the distances 1 - L ... L - 1.
+  Logits are float32. `bias_S` is for the distances 1 - L ... L - 1.
   """
   length, rows = mask_BxL.shape[1], min(ROWS, mask_BxL.shape[1])
   count = -(-length // rows)

@@ -37,7 +37,6 @@ class Mixer(GatedMixer):
     augmentation: whether each token sees its own value a second time.
     conv_width: number of tokens that the short convolution reads; 0 means no
       convolution.
-    dtype: dtype of the matmuls; gates are float32.
   """
   key_width: int = width_argument()
   augmentation: bool = True

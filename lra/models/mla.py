@@ -1,12 +1,12 @@
 """Multi-head latent attention: keys and values from one low-rank latent.
 
-Each token is reduced to a latent c of width R and one rotated key of width Dr;
-keys and values of all heads are linear in c. They are never computed here. The
-key matrix of a head is applied to its query instead, and the value matrix to
-the head's output. Attention then runs over the latents as one shared head. The
-result is mathematically equal, with dot products of R + Dr instead of Dh + Dr
-terms. Queries come from another latent. Both latents have an RMS norm, as in
-the released code; the paper's equations leave it out.
+Each token is reduced to a latent c of width R and one rotated key of width Dr.
+The keys and values of all heads, linear in c, are never computed. The key
+matrix of a head is applied to its query instead, and the value matrix to the
+head's output. Attention then runs over the latents as one shared head, with dot
+products of R + Dr instead of Dh + Dr terms. Queries come from another latent.
+Both latents have an RMS norm, as in the released code; the paper's equations
+leave it out.
 
 Equation: c_j = X_j W_DKV, k_j = [c_j W_UK; RoPE(X_j W_KR)], v_j = c_j W_UV,
   q_i = [c'_i W_UQ; RoPE(c'_i W_QR)], c'_i = X_i W_DQ,
@@ -32,14 +32,11 @@ ABOUT = About('dense', 'O(L^2 H (R + Dr)) time; O(L^2) memory dense, else O(L)',
 
 class Mixer(BaseMixer):
   """Attributes:
-    num_heads: number of heads, H.
     qkv_width: width of the values of all heads together, H * Dh.
     kv_rank: width of the latent vector for keys and values, R.
     query_rank: width of the latent vector for queries.
     rotary_width: width of the rotated part of queries and keys, Dr; must be
       even.
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: computing dtype; parameters are float32.
   """
   num_heads: int = 8
   qkv_width: int = 512

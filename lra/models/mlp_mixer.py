@@ -1,9 +1,8 @@
 """MLP-Mixer: a perceptron across positions, the same for every channel.
 
-This is the token-mixing half of the paper's layer. The encoder adds the norms
-and the residual sums, and its MLP is the channel-mixing half. The perceptron
-has weights for every position of the uncut length and mixes all positions.
-Padded inputs are zeroed, so the content of padding changes no output.
+This is the token-mixing half of the paper's layer; the encoder's MLP is the
+channel-mixing half. The perceptron has weights for every position of the uncut
+length. Padded inputs are zeroed, so the content of padding changes no output.
 
 Equation: X + W2 gelu(W1 X + b1) + b2, W1: [S, L], W2: [L, S], for each channel
 Source: Tolstikhin et al. 2021, arXiv 2105.01601, eq. 1
@@ -13,25 +12,22 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from lra.models import About
+from lra.nn.mixer import BaseMixer
 from lra.schema import fields
 
 # W1 and W2 have the shape of one padded length.
 ABOUT = About('no attention', 'O(L S D)', mixes_padding=True)
 
 
-class Mixer(nn.Module):
+class Mixer(BaseMixer):
   """Attributes:
     hidden: number of hidden units of the MLP over positions, S.
-    dtype: computing dtype; parameters are float32.
-    full_length: L of uncut sequences, which sets the shapes of parameters; None
-      if no input is cut.
   """
   hidden: int = fields.argument(256, low=1, high=fields.MANY)
   dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
   def state_size(self, width: int) -> int:
-    """Returns the size of the hidden units, which sum over positions."""
     return self.hidden * width
 
   @nn.compact
@@ -48,7 +44,6 @@ class Mixer(nn.Module):
         down_L[None, :length, None])
 
   def _layer(self, name, ins, outs):
-    """Returns kernel and bias of a dense layer, in the computing dtype."""
     return (
         self.param(f'{name}_kernel', nn.initializers.lecun_normal(),
                    (ins, outs)).astype(self.dtype),

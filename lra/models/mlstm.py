@@ -41,14 +41,10 @@ LOG_LEAST = math.log(1e-6)
 class Mixer(GatedMixer):
   """Attributes:
     expand: width of all heads together, as a multiple of D.
-    block_width: number of channels in a block; queries, keys and values are
-      projected block by block.
+    block_width: number of channels in a block, a divisor of expand D; queries,
+      keys and values are projected block by block.
     conv_width: number of tokens that the short convolution reads.
     forget_gate: function of the forget gate: `sigmoid` or `exponential`.
-    dtype: dtype of the matmuls; gates are float32.
-
-  Raises:
-    UserError: the blocks do not divide expand D.
   """
   expand: int = fields.argument(2, low=1, high=64)
   block_width: int = fields.argument(4, low=1, high=fields.MANY)

@@ -1,7 +1,7 @@
 """Optimised attention: multi-head softmax attention without a value projection.
 
-The values of each head are its slice of the input. The output projection can
-compensate for the missing value matrix.
+The values of each head are its slice of the input, so num_heads must divide D.
+The output projection can compensate for the missing value matrix.
 
 Equation: H_i = softmax(Q_i K_i^T / sqrt(Dh)) X_i, X sliced into H heads, then
   an output projection

@@ -28,11 +28,9 @@ ABOUT = About('state space', 'O(L D^2 / H)', kernels=('xla', 'pallas_tpu'))
 
 class Mixer(GatedMixer):
   """Attributes:
-    key_width: width of the queries and keys of all heads together; 0 means D.
+    key_width: width of the queries and keys of all heads together, even in each
+      head; 0 means D.
     value_width: width of the values of all heads together; 0 means 2 D.
-
-  Raises:
-    UserError: a key's width is odd.
   """
   key_width: int = width_argument()
   value_width: int = width_argument()

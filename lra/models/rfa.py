@@ -1,16 +1,14 @@
 """Random feature attention: cosines and sines of normalised queries and keys.
 
 For q and k of length 1, exp(q . k) is a Gaussian kernel of q - k up to a
-constant factor, and random Fourier features estimate it without bias. The
-frequencies are scaled by a learned `sigma`, as in the paper. `gated` is the
-paper's causal variant for recency: a gate per head and position, computed from
-the input, lets earlier tokens fade.
+constant factor, which random Fourier features estimate without bias. A learned
+`sigma` scales the frequencies. `gated` is the paper's causal variant: a gate
+per head and position, computed from the input, lets earlier tokens fade.
 
-The estimate of a Gaussian weight has an error of up to 1 / sqrt(M) and may be
-negative. So may the sum of weights that divides the output, more often for
-larger sigma. The size of this sum is kept at or above a hundredth of its value
-for weights of 1, far below the error; its sign stays. The paper's other
-features (`arccos`) are never negative.
+The estimate of a weight has an error of up to 1 / sqrt(M) and may be negative.
+So may the sum of weights that divides the output. The size of this sum is kept
+at or above a hundredth of its value for weights of 1; its sign stays. The
+paper's other features (`arccos`) are never negative.
 
 The authors' code draws from a fixed pool of frequencies, has a temperature, and
 multiplies features by 0.1. Its normalisers are at least 1 (0.001 in its causal
@@ -42,9 +40,7 @@ EPS = 1e-6  # absolute minimum, for gates that are almost closed
 
 
 class Mixer(features.FeatureMixer):
-  """Random feature attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  The collection 'constants' keeps the frequencies drawn at initialisation.
+  """The collection 'constants' keeps the frequencies drawn at initialisation.
 
   Attributes:
     num_features: number of frequencies, M. A query or key has 2 M features with
@@ -80,7 +76,6 @@ class Mixer(features.FeatureMixer):
     return super().kernel_for(length, width)
 
   def project(self, x_BxLxD):
-    """Returns queries, keys, values and gate logits, [B, L, H], or None."""
     gate_BxLxH = nn.Dense(self.num_heads, dtype=self.dtype, name='gate')(
         x_BxLxD) if self.gated else None
     return *super().project(x_BxLxD), gate_BxLxH

@@ -40,10 +40,6 @@ RANKS = {'w': 2.5, 'a': 2.5, 'v': 1.7, 'g': 5.0}
 class Mixer(direction.DirectedMixer):
   """Attributes:
     num_heads: H, which divides D.
-    kernel: 'auto' or one of `KERNELS`.
-    layer, num_layers: index of the layer, from 0, and number of layers; they
-      set initial values, and the first layer has no value residual.
-    dtype: dtype of the matmuls; decays and the norm are float32.
   """
   num_heads: int = 8
   kernel: str = 'auto'

@@ -3,14 +3,13 @@
 Each channel has N / 2 complex modes, half of N conjugate pairs. Initial
 frequencies: `lin` pi n, `inv` N / pi (N / (2 n + 1) - 1), `legs` those of the
 normal part of HiPPO-LegS, `real` none. Initial decays are n + 1 for `real`,
-else 1/2. B starts at 1, or for `legs` at HiPPO's B. With `tied`, all channels
-share A and B, as in the authors' settings for Long Range Arena (n_ssm 1); each
-channel has its own C, step and d. A bidirectional layer has one C for each
-direction; the reverse kernel begins at the next token, as in the authors' code.
+else 1/2. B starts at 1, or for `legs` at HiPPO's B. `tied` is n_ssm 1 of the
+authors' settings for Long Range Arena; each channel has its own C, step and d.
+Each direction has its own C; the reverse kernel begins at the next token, as in
+the authors' code.
 
 The convolution is computed by FFT in float32. In the paper's models a layer is
 a norm, this mixer and a residual sum, without an MLP: `encoder.block=none`.
-Dropout between GELU and the gate is that of the encoder.
 
 Equation: y = K * x + K' * x (reversed) + d x,
   K[l] = 2 Re sum_n C_n B_n (exp(A_n dt) - 1) / A_n exp(A_n dt l); a gated GELU
@@ -47,10 +46,6 @@ class Mixer(direction.DirectedMixer):
       `lra.nn.state_space.GatedOutput`.
     discretisation: `zoh` (zero-order hold) or `bilinear`.
     dt_min, dt_max: range of the initial time steps dt.
-    dtype: dtype of the gate's matmuls; the convolution is float32.
-
-  Raises:
-    UserError: state_dim is odd.
   """
   state_dim: int = fields.argument(64, low=2, high=4096)
   a_init: str = fields.argument('legs', choices=INITS)

@@ -3,11 +3,9 @@
 The state matrix consists of J equal blocks, each the normal part of HiPPO-LegS
 in its eigenbasis. One state of every conjugate pair is kept. Each state has its
 own time step. The directions of a bidirectional layer share all parameters but
-C. Dropout between GELU and the gate is that of the encoder.
-
-In the paper's models a layer is a norm, this mixer and a residual sum, without
-an MLP: `encoder.block=none`. In the authors' code all tokens of a sequence also
-share one dropout mask.
+C. In the paper's models a layer is a norm, this mixer and a residual sum,
+without an MLP: `encoder.block=none`. In the authors' code all tokens of a
+sequence also share one dropout mask.
 
 Equation: h_t = exp(Lambda dt) h_(t-1) + Lambda^-1 (exp(Lambda dt) - 1) B x_t,
   y_t = 2 Re(C [h_t, h'_t]) + d x_t, h' from the last token on; a gated GELU
@@ -34,8 +32,8 @@ C_INITS = ('lecun', 'truncated', 'complex')
 
 class Mixer(direction.DirectedMixer):
   """Attributes:
-    state_dim: number of states, N. They are conjugate pairs, so only half of
-      them are computed.
+    state_dim: number of states, N, a multiple of 2 blocks. They are conjugate
+      pairs, so only half of them are computed.
     blocks: number of blocks of the initial state matrix, J.
     activation: activation and gate after the recurrence; see
       `lra.nn.state_space.GatedOutput`.
@@ -45,11 +43,6 @@ class Mixer(direction.DirectedMixer):
     dt_min, dt_max: range of the initial time steps dt.
     clip_eigenvalues: whether the real parts of Lambda are kept at or below
       -0.0001.
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: dtype of the matmuls; the scan is complex64.
-
-  Raises:
-    UserError: state_dim is no multiple of 2 blocks.
   """
   state_dim: int = fields.argument(64, low=2, high=fields.MANY)
   blocks: int = fields.argument(8, low=1, high=fields.MANY)
@@ -108,7 +101,6 @@ class Mixer(direction.DirectedMixer):
     return np.tile(values, self.blocks), np.kron(np.eye(self.blocks), vectors)
 
   def _rate(self, start_N):
-    """Returns Lambda, complex64 [N / 2]."""
     real_N, imaginary_N = (
         self.param(name, lambda _, part=part: jnp.asarray(part, jnp.float32))
         for name, part in (('lambda_real', start_N.real),

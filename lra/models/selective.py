@@ -2,10 +2,10 @@
 
 If the first head's logit of token k for token j is positive, it says how much k
 wants j to be forgotten. These wishes of all tokens k before i are summed, and
-subtracted from the logits of i for j in all heads. No parameters are added. The
-paper is causal; no token may forget the first token (BOS) or itself.
-`direction` causal follows the paper. With bidirectional, a token attends to all
-tokens and may mark any token j, but only tokens k before i count for i.
+subtracted from the logits of i for j in all heads. No token may forget the
+first token (BOS) or itself. The paper is causal. In a bidirectional layer a
+token attends to all tokens and may mark any token j, but only tokens k before i
+count for i.
 
 Equation: F_ij = sum over k < i of S_kj, S_kj = relu(q^1_k k^1_j / sqrt(Dh)), 0
   for j = 0 and j = k and if k may not see j;

@@ -2,10 +2,10 @@
 
 The two factors are normalised separately, so Q (K^T V) needs no normaliser.
 Each feature of the keys is a distribution over positions and gives one summary
-of the values. A query mixes these summaries by its own weights. With `scaling`,
-the paper's other normalisation, queries and keys are divided by sqrt(n) each
-instead. The file is named after the paper's first author, because `efficient`
-is another mechanism of this name.
+of the values, which a query mixes by its own weights. With `scaling`, the
+paper's other normalisation, queries and keys are divided by sqrt(n) each. The
+file has the name of the paper's first author, because `efficient` is another
+mechanism.
 
 Equation: softmax_features(Q) (softmax_positions(K)^T V) per head, then an
   output projection; `scaling`: Q (K^T V) / n per head, for n tokens
@@ -36,7 +36,6 @@ class Mixer(features.FeatureMixer):
 
   @property
   def normalised(self) -> bool:
-    """Whether keys are divided by a sum over positions."""
     return self.normalization == 'softmax'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

@@ -42,7 +42,6 @@ class Mixer(LinearMixer):
     return {'scale': self.full_length and self.full_length ** -0.5}
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
-    """Concatenates the heads, [B, L, D]; variants add to them."""
     if self.skip:
       o_BxLxHxDh += layers.split_heads(x_BxLxD, self.num_heads)
     if self.output_projection:

@@ -1,10 +1,9 @@
 """Sliding window: every position sees its neighbours on both sides.
 
 This is Longformer's window without global tokens. Mistral's window looks back
-only. LRA needs an encoder, so here the window looks both ways. One layer
-reaches w positions away, n layers reach n w. With CLS pooling, tokens further
-than that from the first position do not matter. Mistral rotates queries and
-keys by their positions: set `rotary`.
+only. One layer reaches w positions away, n layers reach n w. With CLS pooling,
+tokens further than that from the first position do not matter. Mistral rotates
+queries and keys by their positions: set `rotary`.
 
 Equation: softmax over { j : |i - j| <= w } of q_i k_j / sqrt(Dh)
 Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
@@ -48,7 +47,6 @@ class MultiQuery(Mixer):
     return super().kv_size(count) // self.num_heads
 
   def project(self, x_BxLxD):
-    """Returns queries [B, L, H, Dh], and keys and values [B, L, 1, Dh]."""
     return self.turn(
         self.heads(x_BxLxD, 'query'),
         *(self.heads(x_BxLxD, name, 1) for name in ('key', 'value')))

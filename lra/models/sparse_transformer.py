@@ -1,12 +1,9 @@
 """Sparse Transformer: half of the heads have one sparse pattern, half another.
 
-The paper's patterns are causal, for generation; LRA needs an encoder, so here
-they look both ways. The LRA release keeps them causal, as dense attention under
-a mask. The default stride sqrt(L) depends on the padded length; a given stride
-does not.
-
-`num_global` makes the first tokens global. The LRA release does so with the CLS
-token; the paper has no global tokens.
+The paper's patterns are causal, for generation; here they look both ways. The
+LRA release keeps them causal, as dense attention under a mask, and makes the
+CLS token global (`num_global`), which the paper does not. The default stride
+sqrt(L) depends on the padded length; a given stride does not.
 """
 
 import math
@@ -38,15 +35,11 @@ class Strided(PatternMixer):
       value the output does not depend on the amount of padding.
     num_global: number of first tokens that see all tokens and that all tokens
       see.
-
-  Raises:
-    UserError: fewer than two heads.
   """
   stride: int = fields.argument(0, low=0, high=fields.MANY)
   num_global: int = fields.argument(0, low=0, high=fields.MANY)
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns one pattern for each half of the heads."""
+  def patterns(self, length):
     if self.num_heads < 2:
       raise UserError('The heads are split between two patterns: '
                       'config.model.num_heads must be 2 or more.')
@@ -55,9 +48,7 @@ class Strided(PatternMixer):
     return self.halves(length, stride, dict(
         global_keys=self.num_global, global_queries=self.num_global))
 
-  def halves(self, length: int, stride: int, tokens: dict
-             ) -> tuple[Pattern, Pattern]:
-    """Returns both patterns for a stride s > 0 and global `tokens`."""
+  def halves(self, length, stride, tokens):
     stride = min(stride, length)
     return (sliding_window(stride - 1, **tokens),
             Pattern(block=-(-length // stride), dilation=stride, **tokens))

@@ -2,12 +2,11 @@
 
 Phase 1: every token attends to its own block and to the anchor block. Phase 2:
 the query tokens attend to all tokens. In the paper several machines hold the
-blocks, and their softmaxes are merged by the log-sum-exp. The result equals the
-softmax over all keys, which is computed here. In the paper the query comes
-after the context, which does not see it, and both look back only. Here the
-query tokens are the first ones (such as the CLS token), part of the anchor
-block, and both phases look both ways. The paper's models rotate queries and
-keys by their positions: set `rotary`.
+blocks, and their softmaxes are merged by the log-sum-exp, which equals the
+softmax over all keys. There the query comes after the context, which does not
+see it, and both look back only. Here the query tokens are the first ones (such
+as CLS), part of the anchor block, and both phases look both ways. The paper's
+models rotate queries and keys: set `rotary`.
 
 Equation: softmax over { j : floor(j / b) in {floor(i / b), 0} } of
   q_i k_j / sqrt(Dh); all j if i < query tokens

@@ -23,20 +23,12 @@ ABOUT = About(
 
 
 class Mixer(efficient.Mixer):
-  """An `efficient.Mixer` with values Wa X + ba.
-
-  Attributes:
-    full_length: L of uncut sequences, which sets the shape of Wa; None if no
-      input is cut.
-  """
   full_length: int | None = None
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of all inputs and of the values made of them."""
     return 2 * length * width
 
   def keys_and_values(self, x_BxLx1xD, mask_BxL):
-    """Returns the input without padding as keys, and Wa X + ba as values."""
     x_BxLx1xD = jnp.where(mask_BxL[:, :, None, None], x_BxLx1xD, 0)
     v_Bx1xDxL = _Alignment(
         self.full_length or x_BxLx1xD.shape[1], dtype=self.dtype,

@@ -1,18 +1,16 @@
 """Synthesizer: attention weights computed without comparing tokens.
 
-Variants: `dense` predicts row i of the logits from x_i alone by a two-layer
-perceptron. `random` learns the logits [L, L] of each head as parameters.
-`factorised_dense` predicts A_i [a] and B_i [b], with a b >= L; the logit for j
-is A_i[j div b] B_i[j mod b]. `factorised_random` learns the logits as R1 R2^T
-of rank k. `trainable` False keeps the initial logits of the two random
-variants, the paper's fixed variants. The paper's mixtures are left out, among
-them the random + dot-product one of the Long Range Arena release.
+`dense` predicts row i of the logits from x_i alone by a two-layer perceptron.
+`random` learns the logits [L, L] of each head as parameters. `factorised_dense`
+predicts A_i [a] and B_i [b], with a b >= L; the logit for j is A_i[j div b]
+B_i[j mod b]. `factorised_random` learns the logits as R1 R2^T of rank k.
+`trainable` False gives the paper's fixed variants. Its mixtures are left out,
+among them the random + dot-product one of the Long Range Arena release.
 
 The parameters fit one length L; if padding is cut off, so are the parameters of
 its positions. Padded inputs are masked as keys, so the content of padding
 changes no output. The logits of `dense` and `factorised_random` are the matmul
 of two [L, k] matrices: they run as softmax attention with memory linear in L.
-The other two variants store logits [L, L].
 
 Equation: softmax(F(x_i)) V per head, F(x) = relu(x W1 + b1) W2 + b2 (dense), a
   learned [L, L] (random), or a factorised form of either; output projection
@@ -44,7 +42,6 @@ VARIANTS = ('dense', 'random', 'factorised_dense', 'factorised_random')
 
 class Mixer(BaseMixer):
   """Attributes:
-    num_heads: number of heads, H.
     qkv_width: width of the values of all heads together, H * Dh, and of the
       hidden layers of the perceptrons.
     variant: how the logits are made.
@@ -53,12 +50,6 @@ class Mixer(BaseMixer):
       the collection 'constants' keeps their initial values.
     kernel: 'auto' or one of `KERNELS`; for `random` and `factorised_dense`
       'auto' or 'dense'.
-    dtype: computing dtype; parameters are float32.
-    full_length: L of uncut sequences, which sets the shapes of parameters; None
-      if no input is cut.
-
-  Raises:
-    UserError: `trainable` False without random logits.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -143,7 +134,6 @@ class Mixer(BaseMixer):
     return tuple(jnp.broadcast_to(x, (batch, *x.shape)) for x in drawn)
 
   def _drawn(self, name, init, shape):
-    """Returns the logits of a random variant, or one of their factors."""
     if self.trainable:
       return self.param(name, init, shape)
     return self.variable('constants', name, lambda: init(
@@ -188,7 +178,6 @@ class Mixer(BaseMixer):
         *logits_BxHxLxAxB.shape[:3], -1)[..., :length]
 
   def _short_row(self, x_BxLxD, name, size):
-    """Runs the perceptron of one factor: [B, L, H, size]."""
     hidden_BxLxHxDh = nn.relu(layers.project_heads(
         x_BxLxD, self.num_heads, self.qkv_width, self.dtype, f'hidden_{name}'))
     init = nn.initializers.variance_scaling(

@@ -1,9 +1,7 @@
 """Rotary Transformer: softmax attention with rotated queries and keys.
 
-Vectors of position p are rotated by angles proportional to p, so that logits
-depend on the distance of two tokens. The paper removes the positions that are
-added to the embedding; here they stay as in all models, unless
-`config.encoder.positions` is 'none'.
+Logits depend on the distance of two tokens. The paper removes the positions of
+the embedding: set `config.encoder.positions` to 'none'.
 
 `planes='alternate'` is the variant in the code of Miralles-Gonzalez et al.
 2025, arXiv 2501.14850: the pairs of all heads together have falling angles, so
@@ -33,7 +31,6 @@ class Mixer(RotaryMixer, transformer.Mixer):
   planes: str = fields.argument('head', choices=('head', 'alternate'))
 
   def turn(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh):
-    """Rotates queries and keys; returns the values unchanged."""
     alternate = self.rotary and self.planes == 'alternate'
     if not alternate or q_BxLxHxDh.shape[-1] % 2:  # `super` refuses odd widths
       return super().turn(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh)

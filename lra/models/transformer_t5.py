@@ -28,11 +28,8 @@ class Mixer(BiasedMixer):
   """Attributes:
     num_buckets: number of buckets of distances, for both directions together;
       must be a multiple of 4.
-    max_distance: distance at which the last bucket begins.
-
-  Raises:
-    UserError: num_buckets is no multiple of 4, or max_distance is not above
-      num_buckets / 4.
+    max_distance: distance at which the last bucket begins, above a quarter of
+      num_buckets.
   """
   num_buckets: int = fields.argument(32, low=4, high=fields.MANY)
   max_distance: int = fields.argument(128, low=2, high=fields.MANY)

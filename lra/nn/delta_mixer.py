@@ -31,7 +31,6 @@ class DeltaMixer(MatrixStateMixer):
     negative_eigenvalues: whether beta lies between 0 and 2 instead of 0 and 1.
       A step can then reverse a key's direction: Grazzi et al. 2024,
       arXiv 2411.12537.
-    dtype: dtype of the matmuls; beta and decays are float32.
   """
   key_width: int = width_argument()
   value_width: int = width_argument()

@@ -60,8 +60,6 @@ class DirectedMixer(Directed, BaseMixer):
     direction: `causal`, `bidirectional` or `alternating`. An alternating mixer
       is causal; it starts at the first token in even layers (counted from 0)
       and at the last token in odd ones.
-    dropout, tie_dropout: those of the encoder, which sets them.
-    dtype: dtype of the matmuls.
   """
   direction: str = fields.argument('bidirectional', choices=CHOICES)
   dropout: float = 0.0

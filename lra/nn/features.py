@@ -22,11 +22,7 @@ TINY = 1e-30  # avoids 0 / 0 and changes no quotient of normal numbers
 
 
 class FeatureMixer(HeadMixer):
-  """Linear attention with features of queries and keys.
-
-  Attributes:
-    kernel: 'auto' or one of `KERNELS`.
-  """
+  """Linear attention with features of queries and keys."""
   kernel: str = 'auto'
 
   traits = MixerTraits(splits_sequences=True)

@@ -29,12 +29,7 @@ EPS = 1e-5  # epsilon of the heads' norms, as in the papers' released code
 
 
 class MatrixStateMixer(DirectedMixer):
-  """A mixer with matrix states; a subclass defines `mix`.
-
-  Attributes:
-    num_heads: H.
-    kernel: 'auto' or one of `KERNELS`.
-  """
+  """A mixer with matrix states; a subclass defines `mix`."""
   num_heads: int = 8
   kernel: str = 'auto'
 
@@ -216,7 +211,6 @@ class SelectiveMixer(GatedMixer):
       divide num_heads.
     conv_width: number of tokens that the short convolution reads.
     dt_min, dt_max: range of the initial dt of a zero input.
-    dtype: dtype of the matmuls; gates and states are float32.
   """
   expand: int = fields.argument(2, low=1, high=64)
   state_dim: int = fields.argument(64, low=1, high=fields.MANY)

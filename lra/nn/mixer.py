@@ -61,16 +61,22 @@ def traits_of(mixer: nn.Module) -> MixerTraits:
 class BaseMixer(nn.Module):
   """Checks the choices of its fields, and that its kernel can run.
 
-  Class attributes:
-    traits: a `MixerTraits`, or a property if fields decide.
-    op: the operation of `lra.kernels` that the mixer calls, '' for none. With
-      it, the mixer has a field `kernel: str = 'auto'`.
+  A subclass declares those of these fields that it needs, and `dtype`.
+
+  Attributes:
+    kernel: 'auto' or one of `KERNELS`.
+    num_heads: number of heads, H.
+    dtype: computing dtype; parameters are float32.
+    layer, num_layers: index of the layer, from 0, and number of layers.
+    full_length: L of sequences before padding is cut off, for parameters that
+      depend on it; None if nothing is cut.
+    dropout, tie_dropout: those of the encoder, which sets them.
 
   Raises:
     UserError: an attribute has a value that is none of its choices.
   """
-  traits = MixerTraits()
-  op = ''
+  traits = MixerTraits()  # or a property, if fields decide
+  op = ''  # operation of `lra.kernels` that the mixer calls, if any
 
   def __post_init__(self):
     super().__post_init__()
@@ -112,17 +118,10 @@ class HeadMixer(BaseMixer):
   or last step differs. All three may create parameters.
 
   Attributes:
-    num_heads: number of heads, H.
     qkv_width: width of the queries, keys or values of all heads together, H *
       Dh.
     qkv_bias: whether the input projections have biases; the LRA release has
       none.
-    dtype: computing dtype; parameters are float32.
-    full_length: L of sequences before padding is cut off, for parameters that
-      depend on it; None if nothing is cut.
-
-  Raises:
-    UserError: num_heads does not divide the width.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -177,11 +176,7 @@ class AttentionMixer(HeadMixer):
 
 
 class SoftmaxMixer(AttentionMixer):
-  """Softmax attention. A sequence whose mask is all False reads no values.
-
-  Attributes:
-    kernel: 'auto' or one of `KERNELS`.
-  """
+  """Softmax attention. A sequence whose mask is all False reads no values."""
   kernel: str = 'auto'
 
   op = 'softmax'
@@ -233,9 +228,6 @@ class LinearMixer(HeadMixer):
 
   A subclass sets `op`, and `operations` to two functions: one of q, k and v,
   one of packed qkv. It may override `options`.
-
-  Attributes:
-    kernel: 'auto' or one of `KERNELS`.
   """
   kernel: str = 'auto'
 
