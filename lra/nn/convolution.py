@@ -22,13 +22,8 @@ def depthwise(x_BxLxC: jax.Array, weight_KxC: jax.Array,
 
   Sums shifted copies in float32. On a CPU a grouped convolution takes tens of
   times as long, and so does the gradient of the weights by autodiff. Hence the
-  custom gradient. The result has the dtype of `x`.
-
-  Args:
-    x_BxLxC: any float dtype.
-    weight_KxC: weights of K neighbours.
-    before: how many of the neighbours come before the token, 0 to K - 1; None
-      means K // 2, around the token. K - 1 is a causal convolution.
+  custom gradient. The result has the dtype of `x`. `before` of the K neighbours
+  come before the token; K - 1 is causal, None means K // 2.
   """
   if before is None:
     before = len(weight_KxC) // 2
@@ -63,7 +58,6 @@ _depthwise.defvjp(_forward, _backward)
 
 
 def _weighed(x_BxLxC, weight_KxC, before):
-  """Returns sum_i w_i x_(t + i - before)."""
   length = x_BxLxC.shape[1]
   padded = _pad(x_BxLxC, len(weight_KxC), before)
   return sum(
@@ -151,11 +145,8 @@ def exponential_sums(weight_DxN: jax.Array, exponent_DxN: jax.Array,
   """Returns K_d[l] = Re sum_n w_dn exp(e_dn l), float32 [D, taps].
 
   Writes l as j C + c, with C near the square root of `taps`. The sum is then a
-  matmul of w exp(e C j) and exp(e c), without an array [D, N, taps].
-
-  Args:
-    weight_DxN, exponent_DxN: both float32, or both complex64.
-    taps: number of taps.
+  matmul of w exp(e C j) and exp(e c), without an array [D, N, taps]. Weights
+  and exponents are both float32, or both complex64.
   """
   size = 1 << math.ceil(math.log2(max(taps, 1)) / 2)
   count = -(-taps // size)
@@ -178,19 +169,12 @@ def exponential_sums(weight_DxN: jax.Array, exponent_DxN: jax.Array,
 def convolve(x_BxLxD: jax.Array, forward_DxK: jax.Array,
              reverse_DxK: jax.Array | None = None, *,
              own_twice: bool = True) -> jax.Array:
-  """Convolves each channel with a kernel of its own.
+  """Convolves each channel with float32 kernels of at most L taps, by FFT.
 
     y_t = sum_(s <= t) f_(t - s) x_s + sum_(s >= t) r_(s - t) x_s
 
-  Args:
-    x_BxLxD: any float dtype; zero at padding. The FFT is float32.
-    forward_DxK: f, float32, at most L taps.
-    reverse_DxK: r, like f; None leaves out the second sum.
-    own_twice: whether both sums have the term s = t. If False, the second sum
-      is over s > t, with weights r_(s - t - 1).
-
-  Returns:
-    float32 [B, L, D].
+  Without r there is no second sum. With `own_twice` False it is over s > t,
+  with weights r_(s - t - 1). x is zero at padding; y is float32 [B, L, D].
   """
   length, taps = x_BxLxD.shape[1], forward_DxK.shape[1]
   size = _fft_size(length + taps)

@@ -31,11 +31,10 @@ ROWS = 8  # rows of a matmul should be a multiple of this; see `filling`
 
 
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:
-  """Returns sines and cosines of positions, float32 [L, D].
+  """Returns sin and cos of p / 10000^(2i / D) for position p, float32 [L, D].
 
-  Entry (p, i) is sin(p / 10000^(2i / D)) and entry (p, D/2 + i) the cosine
-  of the same angle: Vaswani et al. 2017, section 3.5, with all sines before
-  all cosines as in Long Range Arena's code. An odd width ends with a sine.
+  Source: Vaswani et al. 2017, section 3.5, with all sines before all cosines as
+  in Long Range Arena's code. An odd width ends with a sine.
   """
   rate = 10_000.0 ** (-np.arange(0, width, 2) / width)
   angle = np.arange(length)[:, None] * rate
@@ -92,7 +91,6 @@ class Settings(nn.Module):
   tie_dropout: bool = False
 
   def norm_maker(self, mask_BxL, train: bool) -> Callable:
-    """Returns the function of a name that makes norms of these settings."""
     return functools.partial(
         norms.make, self.norm, self.dtype, mask_BxL=mask_BxL, train=train,
         momentum=self.norm_momentum, rows=self.norm_rows, eps=self.norm_eps)
@@ -201,18 +199,13 @@ class Encoder(Settings, kw_only=True):
 
   @nn.compact
   def __call__(self, inputs, mask_BxL=None, *, train: bool):
-    """Encodes sequences.
+    """Returns (vectors [B, N, D] in `dtype`, mask bool [B, N]).
 
-    Args:
-      inputs: integer ids [B, L], or continuous values, float [B, L, V]. All
-        may be cut at one length if only padding follows.
-      mask_BxL: bool, True at tokens; None means every id but 0, and every
-        position of continuous values.
-      train: whether dropout is on and batch norms use the batch.
-
-    Returns:
-      (vectors [B, N, D] in `dtype`, mask bool [B, N]) with N = L, or L + 1
-      with a CLS token at position 0.
+    N is L, or L + 1 with a CLS token at position 0. Inputs are integer ids
+    [B, L], or continuous values, float [B, L, V]. All may be cut at one length
+    if only padding follows. By default every id but 0 is a token, and every
+    position of continuous values. `train` turns dropout on, and lets batch
+    norms use the batch.
     """
     if mask_BxL is None:
       mask_BxL = (inputs != 0 if inputs.ndim == 2
@@ -251,7 +244,6 @@ class Encoder(Settings, kw_only=True):
 
   @nn.nowrap
   def _mixer_alone(self):
-    """Returns a mixer without a parent module, to read its attributes."""
     return self.mixer(
         dtype=self.dtype, layer=0, num_layers=self.num_layers,
         full_length=self.full_length, dropout=self.dropout, name=None,

@@ -25,18 +25,14 @@ DISCRETISATIONS = ('zoh', 'bilinear')
 
 @functools.cache
 def legs(size: int) -> tuple[np.ndarray, np.ndarray]:
-  """Diagonalises the normal part of the HiPPO-LegS matrix.
+  """Returns eigenvalues and eigenvectors of the normal part of HiPPO-LegS.
 
     A_nk = -sqrt((2 n + 1) (2 k + 1)) if n > k, -(n + 1) if n = k, else 0
     A + p p^T = V diag(eigenvalues) V^H,  p_n = sqrt(n + 1/2)
 
-  Args:
-    size: number of rows, even. Eigenvalues come in conjugate pairs; of each
-      pair only the one with a negative imaginary part is returned.
-
-  Returns:
-    Eigenvalues, complex128 [size / 2], sorted by their imaginary parts, and
-    eigenvectors V, complex128 [size, size / 2].
+  Of each conjugate pair only the eigenvalue with a negative imaginary part is
+  returned: complex128 [size / 2], sorted by imaginary parts, and V complex128
+  [size, size / 2].
   """
   n = np.arange(size)
   root = np.sqrt(2 * n + 1)
@@ -49,11 +45,7 @@ def legs(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_uniform(low: float, high: float):
-  """Returns an initialiser of log dt, for dt log-uniform in [low, high].
-
-  Raises:
-    UserError: low is above high.
-  """
+  """Returns an initialiser of log dt, for dt log-uniform in [low, high]."""
   if low > high:
     raise UserError(
         f'config.model.dt_min={low} is above config.model.dt_max={high}: '
@@ -67,11 +59,7 @@ def log_uniform(low: float, high: float):
 
 
 def step_bias(low: float, high: float):
-  """Returns an initialiser of b: softplus(b) is log-uniform in [low, high].
-
-  Raises:
-    UserError: low is above high.
-  """
+  """Returns an initialiser of b: softplus(b) is log-uniform in [low, high]."""
   log_step = log_uniform(low, high)
 
   def init(key, shape, dtype=jnp.float32):
@@ -83,19 +71,13 @@ def step_bias(low: float, high: float):
 
 def discretise(rate: jax.Array, step: jax.Array,
                method: str) -> tuple[jax.Array, jax.Array]:
-  """Discretises dh/dt = rate h + b u for steps in time.
+  """Returns (log a, factor) of h_t = a h_(t-1) + factor b u_t.
+
+  This discretises dh/dt = rate h + b u, with a complex64 rate that is not 0.
 
     zoh: a = exp(rate dt),  factor = (a - 1) / rate
     bilinear: a = (1 + rate dt / 2) / (1 - rate dt / 2),
       factor = dt / (1 - rate dt / 2)
-
-  Args:
-    rate: complex64, not 0.
-    step: dt, float32; its shape broadcasts with that of `rate`.
-    method: one of `DISCRETISATIONS`.
-
-  Returns:
-    (log a, factor), for the recurrence h_t = a h_(t-1) + factor b u_t.
   """
   z = rate * step.astype(rate.dtype)
   if method == 'zoh':
@@ -148,10 +130,8 @@ class GatedOutput(nn.Module):
   Attributes:
     activation: one of `ACTIVATIONS`.
     dropout: dropout rate after GELU.
-    dtype: computing dtype.
     exact: whether GELU is exact, as in S4; else its tanh approximation.
     width: D; 0 means E. Only `full_glu` allows another width than E.
-    tie_dropout: `tied` of `lra.nn.dropout.Dropout`.
   """
   activation: str
   dropout: float
