@@ -155,7 +155,7 @@ _PRINTS = _BEGIN + (
 
 @pytest.mark.parametrize('stream, command, code, said', [
     ('stdout', ('run_lra.py', '--help'), 2, 'error: '),
-    ('stdout', ('-m', 'data_prep', '--help'), 2, 'error: '),
+    ('stdout', ('-m', 'lra.data_prep', '--help'), 2, 'error: '),
     ('stdout', ('-c', _PRINTS), 0, 'The output cannot be written (No space'),
     ('stderr', ('-c', _PRINTS), 0, 'a\nb'),
     *(pytest.param('stdout', command, 2, 'error: ', marks=pytest.mark.full)
@@ -165,50 +165,12 @@ def test_a_full_disk_is_one_sentence(stream, command, code, said):
     done = subprocess.run(
         [sys.executable, *command], env=_ENV, text=True, cwd=ROOT,
         **{'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, stream: full})
-<<<<<<< HEAD
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize('program', [
-    ('run_lra.py', '--help'), ('-m', 'lra.data_prep', '--help'),
-    ('-m', 'tools', '--help')])
-def test_a_full_disk_under_stdout_is_one_sentence(program):
-  done = _to_a_full_disk(*program)
-  assert done.returncode == 2 and done.stderr.startswith('error: ')
-  assert done.stderr.count('\n') == 1 and 'No space left' in done.stderr
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('asked', [
-    ('list',), ('compare', *sorted(
-        (ROOT / 'lra/results/runs/listops_mini').glob('transformer-*'))[:2])])
-def test_an_answer_to_a_full_disk_is_one_sentence(asked):
-  done = _to_a_full_disk('run_lra.py', *asked)
-  assert done.returncode == 2 and 'No space left' in done.stderr
-  assert 'Traceback' not in done.stderr
-
-
-def test_output_is_lost_once_it_was_said():
-  done = _to_a_full_disk('-c', _BEGIN + (
-      'import sys\nfrom lra.core.errors import UserError\n'
-      'try: print("a")\n'
-      'except UserError as e: print(e, file=sys.stderr)\n'
-      'print(9999 * "b", flush=True)\n'))
-  assert done.returncode == 0 and done.stderr.count('\n') == 1
-
-
-def test_messages_that_find_no_room_end_nothing():
-  done = _to_a_full_disk('-c', _BEGIN + (
-      'import sys\nprint("a", file=sys.stderr)\nprint("b")'), stream='stderr')
-  assert (done.returncode, done.stdout) == (0, 'b\n')
-=======
   assert done.returncode == code
   if stream == 'stdout':
     assert done.stderr.startswith(said) and done.stderr.count('\n') == 1
     assert 'No space left' in done.stderr
   else:
     assert done.stdout.startswith(said)
->>>>>>> 4b07a19a3f0813e654f80c71e1f67a5346cdc8ed
 
 
 @contextlib.contextmanager
