@@ -155,7 +155,7 @@ _PRINTS = _BEGIN + (
 
 @pytest.mark.parametrize('stream, command, code, said', [
     ('stdout', ('run_lra.py', '--help'), 2, 'error: '),
-    ('stdout', ('-m', 'data_prep', '--help'), 2, 'error: '),
+    ('stdout', ('-m', 'lra.data_prep', '--help'), 2, 'error: '),
     ('stdout', ('-c', _PRINTS), 0, 'The output cannot be written (No space'),
     ('stderr', ('-c', _PRINTS), 0, 'a\nb'),
     *(pytest.param('stdout', command, 2, 'error: ', marks=pytest.mark.full)
