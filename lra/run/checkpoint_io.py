@@ -52,7 +52,7 @@ def read_json(path: pathlib.Path) -> tuple[Any, str]:
 
 def read(path: pathlib.Path, like: Any, expected: str | None,
          item: str = '') -> Any:
-  """Reads the arrays in a folder.
+  """Reads the arrays in the folder `path / item`.
 
   Args:
     path: the folder, which may be damaged.

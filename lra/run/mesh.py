@@ -79,13 +79,10 @@ def check(experiment: Experiment, shape: Mapping[str, int]) -> None:
 
 def of_examples(mesh, *, micro: bool, between: int | None = None
                 ) -> NamedSharding:
-  """Returns the sharding of an array of a batch.
+  """Returns the sharding of a batch [B, ...], or of microbatches [N, B, ...].
 
-  Args:
-    mesh: the devices.
-    micro: true for microbatches, [N, B, ...]; false for [B, ...].
-    between: number of axes between examples and tokens (1 for pairs of
-      sequences), if the last axis holds tokens; None without tokens.
+  `between` is the number of axes between examples and tokens (1 for pairs of
+  sequences); None if the last axis does not hold tokens.
   """
   lead = (None, BATCH_AXES) if micro else (BATCH_AXES,)
   if between is None or mesh.shape[SEQUENCE_AXIS] == 1:
@@ -101,9 +98,8 @@ def of_state(mesh, shape: tuple[int, ...]) -> NamedSharding:
 def keep_split(tree, *axes: str):
   """Splits arrays like the state, if any of `axes` has many devices.
 
-  Uses the current mesh. The compiler may have split an array in another way,
-  for example the gradient of a table of positions over `sequence`. Such an
-  array is moved once, here.
+  The compiler may have split an array in another way, for example the gradient
+  of a table of positions over `sequence`. Such an array is moved once, here.
   """
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or all(mesh.shape.get(axis, 1) == 1 for axis in axes):
@@ -124,14 +120,14 @@ def rows(mesh, size: int) -> slice:
 
 
 def joined(batch, shardings, size: int, axis: int):
-  """Joins the parts that all processes have made into one batch.
+  """Joins the parts of a batch that all processes have made.
+
+  A batch of one process is returned unchanged.
 
   Args:
-    batch: numpy arrays of this process's `rows`, returned unchanged if there is
-      one process only.
+    batch: numpy arrays of this process's `rows`.
     shardings: the sharding of each array, by name.
-    size: number of examples of all processes.
-    axis: the axis of the examples.
+    size: number of examples of all processes, along `axis`.
   """
   if not distributed.is_multiprocess():
     return batch

@@ -64,10 +64,9 @@ def schedule(config, base: float | None = None) -> Callable:
 def decay_mask(params):
   """Returns True for parameters that decay: two axes or more, no bias.
 
-  These are weight matrices and tables. In a few mixers, parameters with one
-  row per head decay too: scales of a norm (lightning), widths and means of a
-  kernel (rfa, gmm_rks), gates (duo), and biases with other names (synthesizer).
-  `config.optim.groups` can exempt them.
+  In a few mixers, parameters with one row per head decay too: scales of a norm
+  (lightning), widths and means of a kernel (rfa, gmm_rks), gates (duo), and
+  biases with other names (synthesizer). `config.optim.groups` can exempt them.
   """
   def decays(path, p):
     return p.ndim > 1 and 'bias' not in jax.tree_util.keystr(path[-1:])
@@ -90,9 +89,8 @@ def groups_of(config) -> tuple:
   """Returns the group of SSM parameters, if any, and `config.optim.groups`.
 
   The SSM group exists if `config.train` has a learning rate or a weight decay
-  for it, and the mixer has such parameters. (A protocol sets these fields for
-  all mixers.) The group comes first, because the first group that matches a
-  parameter counts.
+  for it, and the mixer has such parameters. It comes first: the first group
+  that matches a parameter counts.
   """
   train, groups = config.train, config.optim.groups
   own = {name: train[f'ssm_{name}'] for name in (
@@ -122,12 +120,8 @@ def make(config, given=None) -> optax.GradientTransformation:
   """Makes the optimizer: clipping, groups, update rule, weight decay.
 
   Its `update` takes the gradient and, to clip it, its `norm`, both from
-  `gradient_norm`. `init` raises UserError if `config.optim.groups` leaves a
-  parameter out or has a group without parameters.
-
-  Args:
-    config: the whole config.
-    given: replaces `numbers(config)`; may be traced.
+  `gradient_norm`; its `init` raises UserError as `labels`. `given`, which may
+  be traced, replaces `numbers(config)`.
   """
   optim, given = config.optim, given or numbers(config)
   groups = groups_of(config)
@@ -150,9 +144,8 @@ def make(config, given=None) -> optax.GradientTransformation:
 def gradient_norm(config, grads) -> tuple[Any, jax.Array]:
   """Returns the gradient and its global L2 norm, float32 [].
 
-  Frozen parameters do not count in the norm. So clipping compares the norm of
-  the trained parameters with `config.optim.clip_norm`, and XLA need not compute
-  other gradients.
+  Frozen parameters do not count in the norm, so XLA need not compute their
+  gradients.
 
   On a single GPU, the returned gradients lie in one array. Then one kernel
   computes the norm, and XLA updates all parameters of one shape by one kernel,

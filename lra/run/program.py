@@ -99,11 +99,7 @@ class Program:
     return self.all_lengths[-1:] if together else self.all_lengths
 
   def batch_shardings(self, *, micro: bool) -> dict[str, NamedSharding]:
-    """Returns the sharding of each array of a batch, by name.
-
-    Args:
-      micro: true for microbatches, [N, B, ...]; false for [B, ...].
-    """
+    """Returns the sharding of each array of a batch, or of microbatches."""
     return {name: mesh.of_examples(
         self.mesh, micro=micro, between=(
             len(shape) - 2 if name in self.objective.of_tokens else None))
@@ -113,8 +109,7 @@ class Program:
              ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     """Returns shape and dtype of each array of a batch with first axes `lead`.
 
-    The arrays are those of the objective and, in training, `place`; see
-    `batches.train_batch`.
+    Microbatches have `place` too, see `batches.train_batch`.
     """
     place = {'place': (lead, np.dtype(np.int32))} if micro else {}
     return self.objective.shapes(*lead) | place
@@ -124,23 +119,16 @@ class Program:
     return mesh.rows(self.mesh, size)
 
   def put(self, batch, *, micro: bool):
-    """Returns a batch for the compiled steps, from this process's part of it.
-
-    Args:
-      batch: numpy arrays of this process's `rows`.
-      micro: see `batch_shardings`.
-    """
+    """Returns a batch for the compiled steps, from this process's `rows`."""
     return mesh.joined(
         batch, self.batch_shardings(micro=micro),
         self.sizes.microbatch if micro else self.sizes.eval_batch,
         axis=int(micro))
 
   def put_given(self):
-    """Puts the values that a step takes as arguments on the devices.
+    """Puts `seed`, int32 [], and the values of `optim.numbers` on the devices.
 
-    Returns:
-      `seed`, int32 [], and the values of `optim.numbers`. Configs that differ
-      only in these share one compiled step.
+    Configs that differ only in these share one compiled step.
     """
     return mesh.everywhere(self._given, self._replicated)
 
@@ -189,19 +177,16 @@ class Program:
     return self._compile(optim.global_norm, self.state_shape.params)
 
   def fit_train(self) -> tuple['Program', Any]:
-    """Compiles the training step at the config's microbatch.
+    """Returns the program with the largest microbatch that fits, and its step.
 
-    If the config names none, it is the largest that fits.
-
-    Returns:
-      (this program with that size, the result of `compile_train`).
+    A size in the config is taken as it is. The step is that of `compile_train`.
     """
     return self._fit('microbatch', self.config.train.microbatch_size,
                      Program.compile_train, 'Training',
                      sizes_lib.unit(self.config, self.mesh))
 
   def fit_eval(self) -> tuple['Program', Any]:
-    """Compiles the evaluation step, as `fit_train` does the training step."""
+    """Returns the same for `eval_batch` and `compile_eval`."""
     return self._fit('eval_batch', self.config.train.eval_batch_size,
                      Program.compile_eval, 'Evaluation',
                      sizes_lib.devices(self.mesh))
@@ -233,18 +218,14 @@ class Program:
   def evaluate(self, eval_step: Callable, scored, split: prepared.Split,
                tick: Callable[[Any], bool] = lambda counted: True
                ) -> list | None:
-    """Evaluates a split, every example once.
+    """Returns counts for `Objective.scores`, of every example in its `order`.
 
     Args:
       eval_step: the result of `compile_eval`.
       scored: `params` and `constants` of the model.
       split: the examples.
       tick: called with the counts of each dispatched batch, which may not be
-        ready yet; False ends the evaluation.
-
-    Returns:
-      Counts for `Objective.scores`, with examples in their `order`; None if
-      `tick` ended the evaluation.
+        ready yet; False ends the evaluation, which then returns None.
     """
     counts, size = [], self.sizes.eval_batch
     for batch in batches.eval_batches(
@@ -279,15 +260,10 @@ class Program:
 
 def make(experiment: Experiment, devices=None, dtype: str | None = None,
          before: dict | None = None) -> Program:
-  """Makes the program of an experiment on some devices.
+  """Makes the program of an experiment on some devices, by default on all.
 
-  It also fixes JAX's settings for the rest of the process.
-
-  Args:
-    experiment: the experiment.
-    devices: the devices to use; all by default.
-    dtype: the compute dtype; by default that of the experiment.
-    before: see `sizes.wanted`.
+  It also fixes JAX's settings for the rest of the process. `dtype` replaces
+  that of the experiment; for `before` see `sizes.wanted`.
 
   Raises:
     UserError: the experiment cannot run on these devices; the message names

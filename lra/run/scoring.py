@@ -22,13 +22,8 @@ def score(made: Program, eval_step: Callable, scored, split: prepared.Split,
           tick: Tick, train: prepared.Split | None = None) -> dict | None:
   """Returns the objective's scores of a split; None if `tick` ended it.
 
-  Args:
-    made: the program.
-    eval_step: the result of its `compile_eval`.
-    scored: `params` and `constants` of the model.
-    split: the examples.
-    tick: see `Program.evaluate`.
-    train: the training examples, to add the objective's analysis.
+  For the arguments see `Program.evaluate`. The training examples `train` add
+  the objective's analysis.
   """
   counts = made.evaluate(eval_step, scored, split, tick)
   if counts is None:
@@ -42,11 +37,8 @@ def mixer_std(made: Program, compiled: Callable, scored,
               split: prepared.Split) -> list[float]:
   """Returns the standard deviation of each mixer's output, by layer.
 
-  Args:
-    made: the program.
-    compiled: the result of its `compile_mixer_std`.
-    scored: `params` and `constants` of the model.
-    split: its first evaluation batch is used.
+  It is over the first evaluation batch of a split. `compiled` is the result of
+  `compile_mixer_std`.
   """
   size = made.sizes.eval_batch
   batch = next(batches.eval_batches(
@@ -60,18 +52,14 @@ def longer(made: Program, scored, once: Callable, ticks: Callable[[Any], Tick]
            ) -> Iterator[tuple[str, dict | None]]:
   """Yields name and scores of the task's generated tests of other lengths.
 
+  A name is such as '40-256'. The scores are those of `at_other_length`, None
+  after a stop. It raises UserError as `at_length`.
+
   Args:
     made: the program of training.
     scored: `params` and `constants` of the model.
     once: (text, make) -> make(), which runs with this text share.
     ticks: makes the function for `Program.evaluate` from a bar.
-
-  Yields:
-    The name of the test, such as '40-256', and the result of
-    `at_other_length`; None after a stop.
-
-  Raises:
-    UserError: see `at_length`.
   """
   for name in made.objective.task.longer:
     split = longer_lib.split(made.objective.task.name, name)

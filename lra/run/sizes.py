@@ -42,11 +42,7 @@ class Sizes:
 def wanted(config, mesh, before: dict | None = None) -> Sizes:
   """Returns the sizes to try first.
 
-  Args:
-    config: a checked config.
-    mesh: the devices of the run.
-    before: env.json of the run, if it was begun before. On the same kind of
-      device a run keeps its sizes.
+  On the same kind of device a run keeps the sizes in `before`, its env.json.
 
   Raises:
     UserError: no size divides among the devices of the mesh.
@@ -119,18 +115,16 @@ def needs(compiled) -> int:
 
 def fitting(compile_at: Callable[[int], Any], size: int, share: int,
             limit: float, what: str) -> tuple[int, Any]:
-  """Compiles at a size, halved until the program fits.
+  """Returns the largest size whose program fits, and the program.
+
+  The smallest size is returned even if it does not fit: the device decides.
 
   Args:
     compile_at: size -> compiled program.
-    size: examples to begin with.
+    size: examples to begin with; it is halved as often as necessary.
     share: every size is a multiple of this number.
     limit: bytes that the program may need.
     what: name of the program, for the user.
-
-  Returns:
-    (size, compiled program). The smallest size is returned even if it does not
-    fit: the device decides.
 
   Raises:
     jax.errors.JaxRuntimeError: even the smallest size cannot be compiled.
@@ -170,17 +164,13 @@ def check_batches(experiment: Experiment, mesh, chosen: Sizes) -> None:
 
 
 def check_state(state, entries: dict[str, int], width: int, mesh) -> None:
-  """Refuses a state that does not fit into memory with its gradients.
+  """Raises UserError if a state does not fit into memory with its gradients.
 
   Args:
     state: shapes and dtypes of a `step.TrainState`.
     entries: parameter name -> number of entries.
-    width: `config.encoder.width`.
+    width: `config.encoder.width`, for the message.
     mesh: the devices.
-
-  Raises:
-    UserError: the state is too large; the message names the width and the
-      largest parameter.
   """
   least = sum(x.size * x.dtype.itemsize
               for x in jax.tree.leaves((state, state.params)))

@@ -130,8 +130,7 @@ class Trainer(opening.OpenRun):
   def log(self, state: TrainState) -> tuple[TrainState, str]:
     """Logs the training since the last log point.
 
-    Returns:
-      The state with its sums at zero, and a text for the bar.
+    Returns the state with its sums at zero, and a text for the bar.
 
     Raises:
       Diverged: the loss is not finite.
@@ -172,8 +171,7 @@ class Trainer(opening.OpenRun):
   def validate(self, state: TrainState, stop: StopRequest) -> bool:
     """Scores the validation split; keeps the parameters if best so far.
 
-    Returns:
-      False if a stop was requested meanwhile; nothing is kept then.
+    Returns False if a stop was requested meanwhile; nothing is kept then.
 
     Raises:
       Diverged: the loss is not finite.
@@ -200,15 +198,9 @@ class Trainer(opening.OpenRun):
     return True
 
   def evaluate(self, scored, split: str, stop: StopRequest) -> dict | None:
-    """Scores a split and logs the scores; its time is not training time.
+    """Returns and logs the objective's scores of a split; None after a stop.
 
-    Args:
-      scored: `params` and `constants` of the model.
-      split: name of the split.
-      stop: a request to stop ends the evaluation.
-
-    Returns:
-      The objective's scores, None after a stop.
+    Its time is not training time. `scored` has `params` and `constants`.
 
     Raises:
       Diverged: the loss is not finite.
@@ -258,12 +250,10 @@ class Trainer(opening.OpenRun):
           self.step, state, dataclasses.asdict(self.counters))
 
   def score(self, state: TrainState, stop: StopRequest) -> dict | None:
-    """Scores the test split, once, with the best or the last parameters.
+    """Returns the scores of the test split; None after a stop.
 
-    Afterwards it scores the task's tests of other lengths.
-
-    Returns:
-      The objective's scores, None after a stop.
+    The best or the last parameters are scored, once. Afterwards they are scored
+    on the task's tests of other lengths.
     """
     self.checkpoints.wait()
     scored = self.counters.chosen(self.program, state, self.checkpoints)
