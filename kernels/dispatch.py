@@ -53,18 +53,15 @@ def target(platform, interpret=None):
 
 
 def target_is_local():
-  """Returns whether programs are for the local devices, not for a `target`."""
   return _target.get() is None
 
 
 def local_gpu():
-  """Returns the first local GPU, or None."""
   return next((d for d in jax.local_devices() if d.platform in ('gpu', 'cuda')),
               None)
 
 
 def interpret_params():
-  """Returns the interpreter parameters of the enclosing `target`, or None."""
   return None if _target.get() is None else _target.get()[1]
 
 
@@ -124,7 +121,7 @@ def explain(op, shape, dtype, **needs):
 
 
 def backend(op, kernel):
-  """Imports and returns the module of a kernel."""
+  """Returns the module of a kernel; see `lra.kernels.call`."""
   try:
     return importlib.import_module(f'lra.kernels.{_RUNS.get(op, op)}.{kernel}')
   except ImportError as error:
@@ -134,10 +131,10 @@ def backend(op, kernel):
 
 
 def triton_module(name, *operands):
-  """Returns the module `kernels.<name>.pallas_triton` if it can run here.
+  """Returns the module `kernels.<name>.pallas_triton`, or None.
 
-  Returns None without a GPU, or if the module's `supported` refuses the
-  operands. The caller then computes the operation in plain XLA.
+  It is None without a GPU, or if the module's `supported` refuses the operands.
+  The caller then computes the operation in plain XLA.
   """
   if platform() != 'gpu':
     return None
@@ -150,7 +147,6 @@ def triton_module(name, *operands):
 
 
 def may_be_pallas(kernel):
-  """Returns whether a call with this `kernel` may run a Pallas kernel here."""
   return platform() != 'cpu' and (kernel in (None, 'auto', *_PLATFORM))
 
 
@@ -168,7 +164,6 @@ def _kernels(op):
 
 
 def _say_fallback(op, chosen, reasons):
-  """Warns if this device has kernels of its own but none of them can run."""
   own = [name for name, owner in _PLATFORM.items() if owner == platform()]
   refused = [name for name in reasons if name in own]
   if chosen not in own and refused:
@@ -200,7 +195,6 @@ def _require(op, kernel, shape, dtype, needs):
 
 
 def like(x, shape, dtype):
-  """Returns a ShapeDtypeStruct that varies over the mesh axes of `x`."""
   kwargs = {}
   for name in ('vma', 'manual_axis_type'):
     value = getattr(jax.typeof(x), name, None)

@@ -9,19 +9,17 @@ from jax.sharding import PartitionSpec
 
 from lra.kernels import dispatch
 from lra.kernels.axes import BATCH_AXES, manual
-from lra.kernels.lightning import api as lightning
 from lra.kernels.linear import api as linear
 from lra.kernels.norm_project.api import norm_project
 from lra.kernels.sequence import Sequence, check_whole
-from lra.kernels.simpletron import api as simpletron
 
 SEQUENCE_AXIS = 'sequence'
 
 # Operations that take `sequence`, for tokens sharded over devices.
 _OVER_TOKENS = (
     linear.linear_attention, linear.linear_attention_packed,
-    simpletron.simpletron_attention, simpletron.simpletron_attention_packed,
-    lightning.lightning_attention, lightning.lightning_attention_packed)
+    linear.simpletron_attention, linear.simpletron_attention_packed,
+    linear.lightning_attention, linear.lightning_attention_packed)
 # Keyword arguments that are replicated on every device.
 _REPLICATED = ('slopes', 'bias', 'weight')
 
@@ -127,18 +125,15 @@ def over_tokens(function, pallas=False):
 
 
 def splits_tokens():
-  """Returns whether the ambient mesh splits sequences outside a shard_map."""
   return SEQUENCE_AXIS in free(jax.sharding.get_abstract_mesh())
 
 
 def free(mesh):
-  """Returns the axes for examples and tokens that no shard_map splits yet."""
   unsplit = _unsplit(mesh)
   return [axis for axis in (*BATCH_AXES, SEQUENCE_AXIS) if axis in unsplit]
 
 
 def _unsplit(mesh):
-  """Returns all axes of several devices that no shard_map splits yet."""
   if mesh.empty:
     return []
   return [axis for axis in mesh.axis_names
@@ -146,7 +141,6 @@ def _unsplit(mesh):
 
 
 def _over_batch(mesh):
-  """Returns the axes of the batch, including axes of one device."""
   return tuple(a for a in BATCH_AXES
                if a in mesh.axis_names and a not in manual(mesh))
 
@@ -167,6 +161,5 @@ def _fill(x, rows):
 
 
 def _is_array(x):
-  """Returns whether x is an array or a tree of arrays (such as a state)."""
   leaves = jax.tree.leaves(x)
   return bool(leaves) and all(getattr(leaf, 'ndim', 0) for leaf in leaves)

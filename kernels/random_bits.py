@@ -90,7 +90,6 @@ def _each(row, keys_B, loop):
 
 
 def _counters(shape, starts):
-  """Returns uint32 counters (high [H, I, 1], low [J]) of a tile of weights."""
   heads, *sizes = (jnp.arange(n, dtype=jnp.uint32) for n in shape)
   queries, keys = (jnp.asarray(start, jnp.uint32) + size
                    for start, size in zip(starts, sizes, strict=True))
@@ -105,7 +104,6 @@ def _by_position(key):
 
 
 def _one_processor():
-  """Returns whether a single CPU device computes the words."""
   return dispatch.platform() == 'cpu' and not meshes.free(
       jax.sharding.get_abstract_mesh())
 

@@ -51,7 +51,6 @@ class Chunks:
     return self.keep(x.reshape(b, p, c, *x_BxLxHxD.shape[2:]))
 
   def keep(self, x_BxPxCxHxD):
-    """Sets places without a kept token to 0."""
     return jnp.where(self.kept_BxPxC[..., None, None], x_BxPxCxHxD, 0)
 
   def join(self, x_BxPxCxHxD):
@@ -69,7 +68,6 @@ class Chunks:
     return jax.vmap(total)(x, self.segment_BxP)[:, :count]
 
   def of_chunks(self, x):
-    """Copies a segment's value to its chunks: [B, N, ...] -> [B, P, ...]."""
     index = _wide(self.segment_BxP, x)
     return jnp.take_along_axis(x, index, axis=1, mode='clip')
 
@@ -79,7 +77,6 @@ class Chunks:
 
 
 def _wide(x, like):
-  """Appends axes of size 1 to x until it has as many axes as `like`."""
   return x.reshape(*x.shape, *(1,) * (like.ndim - x.ndim))
 
 
@@ -105,7 +102,6 @@ def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
 
 
 def _row(ids, *, count, chunk):
-  """Returns the fields of `Chunks` for one row."""
   length = len(ids)
   token = (ids >= 0) & (ids < count)
   ids = jnp.where(token, ids, count)

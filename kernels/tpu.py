@@ -17,7 +17,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from lra.kernels import chunks, dispatch
+from lra.kernels import dispatch
+from lra.kernels.xla import precision
 
 LANES = 128
 STEP = 128
@@ -39,9 +40,6 @@ TENSORS = 7
 
 def supported(shape, dtype):
   """Raises NotImplementedError for operands the TPU kernels cannot take."""
-  if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
-    raise NotImplementedError('pallas_tpu supports float32 and bfloat16 q, k, '
-                              f'v, got {dtype}')
   width = shape[-1]
   if width > MAX_WIDTH:
     raise NotImplementedError('pallas_tpu keeps Dh x Dh sums on chip, for head '
@@ -95,7 +93,7 @@ class Tiling:
 
   @property
   def steps(self):
-    """Returns the number of blocks in a part; the last part may have fewer."""
+    """The number of blocks in a part; the last part may have fewer."""
     return -(-self.blocks // self.parts)
 
   @property
@@ -115,50 +113,48 @@ class Tiling:
   # example, the group of heads, the block of rows.
 
   def spec(self, shape, where, index):
-    """Returns a spec of blocks at index(b, g, n)."""
     return pl.BlockSpec(shape, lambda *point: index(*where(*point)))
 
   def tile(self, where, first=0):
-    """Returns the spec of [B, L, lanes * any]; group 0 is at block `first`."""
+    """The spec of [B, L, lanes * any]; group 0 is at block `first`."""
     return self.spec((1, self.rows, self.lanes), where,
                      lambda b, g, n: (b, n, first + g))
 
   def row(self, where):
-    """Returns the spec of [B, L, 3 * H * Dh], with all heads in one block."""
     return dataclasses.replace(self, heads=3 * self.heads).tile(where)
 
   def tokens(self, where):
-    """Returns the spec of the mask, [B, 1, L]."""
     return self.spec((1, 1, self.rows), where, lambda b, g, n: (b, 0, n))
 
   def state(self, where, rows=None):
-    """Returns the spec of [B, H, Dh, Dh], or of [B, H, rows, Dh]."""
     return self.spec((1, self.heads, rows or self.width, self.width), where,
                      lambda b, g, n: (b, g, 0, 0))
 
   def bias(self, where):
-    """Returns the spec of sums of gradients over tokens, [B, 3, H * Dh]."""
     return self.spec((1, 3, self.lanes), where, lambda b, g, n: (b, 0, g))
 
 
 def tiling(shape, dtype, wide=False):
-  """Returns a `Tiling` with blocks of at most BLOCK_BYTES.
-
-  Blocks have a multiple of 128 rows, or all L rows. With `wide`, each has all
-  heads.
-  """
+  """Returns a `Tiling`; with `wide`, each block has all heads."""
   batch, length, num_heads, width = shape
   heads = num_heads if wide else _heads_per_block(num_heads, width)
-  most = BLOCK_BYTES // (heads * width * jnp.dtype(dtype).itemsize)
-  most = max(STEP, min(MAX_ROWS, most) // STEP * STEP)
-  if length <= STEP:
-    rows = length
-  else:
-    # Even blocks: 1,025 rows are three blocks of 384, not of 512.
-    rows = pl.cdiv(pl.cdiv(length, pl.cdiv(length, most)), STEP) * STEP
+  rows = block_rows(length, heads * width, dtype)
   alone = batch * num_heads == heads and rows < length
   parts = min(2, cores()) if alone else 1
   return Tiling(batch, length, num_heads, width, heads, rows, parts)
+
+
+def block_rows(length, lanes, dtype):
+  """Returns the rows of blocks of at most BLOCK_BYTES.
+
+  They are a multiple of 128, or all L.
+  """
+  if length <= STEP:
+    return length
+  most = BLOCK_BYTES // (lanes * jnp.dtype(dtype).itemsize)
+  most = max(STEP, min(MAX_ROWS, most) // STEP * STEP)
+  # Even blocks: 1,025 rows are three blocks of 384, not of 512.
+  return pl.cdiv(pl.cdiv(length, pl.cdiv(length, most)), STEP) * STEP
 
 
 def _heads_per_block(num_heads, width):
@@ -193,6 +189,63 @@ def columns(inputs, tiles):
   return [(flat(x), 0) for x in inputs.apart()]
 
 
+@dataclasses.dataclass(frozen=True)
+class Steps:
+  """What kernels of linear and lightning attention do with a block.
+
+  `ins` and `outs` are the references of a kernel, see `call`. q, k and v, and
+  their gradients, are `which` 0, 1 and 2.
+
+  Attributes:
+    tiles, options: `Tiling`, `lra.kernels.linear.operands.Options`.
+    dtype: dtype of q, k and v.
+    packed: whether a block holds whole rows of q, k and v in one array, and a
+      block of results whole rows of their gradients.
+  """
+  tiles: Tiling
+  options: object
+  dtype: object
+  packed: bool = False
+
+  def operands(self, inputs, row, **where):
+    """Returns name -> (BlockSpec, array) of q, k, v for `call`.
+
+    `where` maps names to functions from a point of the grid to a block
+    (b, g, n), and `row` is that of packed rows.
+    """
+    if self.packed:
+      return {'q k v': (self.tiles.row(row), flat(inputs.arrays[0]))}
+    arrays = dict(zip('qkv', columns(inputs, self.tiles), strict=True))
+    return {name: (self.tiles.tile(at, arrays[name][1]), arrays[name][0])
+            for name, at in where.items()}
+
+  def heads(self):
+    return range(self.tiles.heads)
+
+  def lane(self, head, which=0):
+    """Returns the lanes of a head in a block; those of `which` if packed."""
+    first = which * self.tiles.lanes if self.packed else 0
+    d = self.tiles.width
+    return slice(first + head * d, first + (head + 1) * d)
+
+  def read(self, ins, which, head, rows=slice(None)):
+    return getattr(ins, 'qkv'[which])[0, rows, self.lane(head, which)]
+
+  def write(self, outs, which, head, grad, rows=slice(None)):
+    """Stores a rounded gradient; adds it, unrounded, to the bias's gradient."""
+    ref = getattr(outs, ('dq', 'dk', 'dv')[which])
+    ref[0, rows, self.lane(head, which)] = grad.astype(self.dtype)
+    if outs.bias is not None:
+      d = self.tiles.width
+      at = 0, slice(which, which + 1), slice(head * d, (head + 1) * d)
+      outs.bias[at] += jnp.sum(grad, axis=0, keepdims=True)
+
+  def start(self, sums, state):
+    """Sets sums to 0, or to the blocks of `state`."""
+    for ref, first in zip(sums, state, strict=True):
+      ref[...] = jnp.zeros_like(ref) if first is None else first[0]
+
+
 def added(*args):
   """Returns (S, z) of one sequence: sums of its parts plus an earlier state.
 
@@ -214,20 +267,21 @@ def bias_sums(inputs, tiles, where, entries):
   return tiles.bias(where), x
 
 
-def gradients(inputs, outs, bias):
-  """Returns (gradients of q, k, v; that of the bias or None).
+def gradients(inputs, outs, dstate):
+  """Returns `inputs.gradients` of the results of `call`.
 
-  They have the form that `lra.kernels.call` expects. `outs` of `call` has 'dq',
-  'dk' and 'dv', or 'dq dk dv'; `bias` is float32 [entries, 3, H * Dh], to be
-  summed, or None.
+  `outs` has 'dq', 'dk' and 'dv', or 'dq dk dv', and 'bias', float32
+  [entries, 3, H * Dh], to be summed, or None.
   """
   b, length, h, d = inputs.shape
+  bias = outs['bias']
   if bias is not None:
     bias = bias.sum(0).reshape(3, h, d)
   if 'dq dk dv' in outs:
-    return (outs['dq dk dv'].reshape(b, length, 3, h, d),), bias
-  return tuple(outs[n].reshape(b, length, h, d)
-               for n in ('dq', 'dk', 'dv')), bias
+    arrays = (outs['dq dk dv'].reshape(b, length, 3, h, d),)
+  else:
+    arrays = tuple(outs[n].reshape(b, length, h, d) for n in ('dq', 'dk', 'dv'))
+  return inputs.gradients(arrays, bias, dstate)
 
 
 def mask_rows(mask_BxL):
@@ -265,22 +319,12 @@ def products(dtype):
         # Mosaic makes such a matmul a multiplication, which needs float32.
         a, b = a.astype(jnp.float32), b.astype(jnp.float32)
       return lax.dot_general(a, b, (((a_dim,), (b_dim,)), ((), ())),
-                             precision=chunks.precision(dtype),
+                             precision=precision(dtype),
                              preferred_element_type=jnp.float32)
 
     return dot
 
   return make(1, 0), make(1, 1), make(0, 0)
-
-
-def head_lanes(tiles, first=0):
-  """Returns (head, its lanes) for every head of a block.
-
-  `first` is the lane of the block where q, k or v begins.
-  """
-  d = tiles.width
-  return [(h, slice(first + h * d, first + (h + 1) * d))
-          for h in range(tiles.heads)]
 
 
 def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
@@ -316,7 +360,6 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
     return {name: x for name, (_, x) in pairs.items()}
 
   def leaf(pairs, name):
-    """Returns the index of `name` among present arrays, in jax.tree's order."""
     return sorted(n for n, (_, x) in pairs.items() if x is not None).index(name)
 
   arrays = [(s, x) for s, x in (*ins.values(), *outs.values()) if x is not None]
@@ -335,7 +378,6 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
 
 
 def _vmem(arrays, scratch):
-  """Returns the bytes of VMEM to request; None if the default is enough."""
   total = sum(padded(shape, 4) for shape in scratch)
   for spec, x in arrays:
     if spec.block_shape is not None:

@@ -70,10 +70,6 @@ def _check_device():
 
 
 def cores():
-  """Returns the number of multiprocessors that programs are compiled for.
-
-  The mesh's abstract device comes first, then the local one, then `CORES`.
-  """
   abstract = jax.sharding.get_abstract_mesh().abstract_device
   count = getattr(abstract, 'num_cores', None)
   if count is None and dispatch.target_is_local():
@@ -86,12 +82,8 @@ def cut(length, pairs, rows, per_core):
 
   It takes the fewest parts that use the multiprocessors at least 95% as well as
   the best number. A part must have enough rows to outweigh its float32 state.
-  No part is empty, the last may be shorter.
-
-  Args:
-    length, rows: L, and rows of a block.
-    pairs: programs per part.
-    per_core: programs that run on one multiprocessor at once.
+  No part is empty, the last may be shorter. A part has `pairs` programs, of
+  which a multiprocessor runs `per_core` at once.
   """
   blocks, slots = -(-length // rows), per_core * cores()
 
@@ -116,18 +108,16 @@ def flat_mask(inputs):
 
 
 def rows(x):
-  """Flattens [..., D] to [N, D]."""
   return x.reshape(-1, x.shape[-1])
 
 
 def qkv(inputs):
-  """Returns q, k, v in two dimensions; the same array thrice if packed."""
   arrays = tuple(map(flat, inputs.arrays))
   return arrays * 3 if inputs.packed else arrays
 
 
 def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
-  """Runs a kernel with optional operands and results.
+  """Runs a kernel; returns name -> array or None, for every output.
 
   Args:
     name: name shown in profilers.
@@ -139,9 +129,6 @@ def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
     warps, stages: warps of a program; stages of the loops that load operands.
     interpret: None to compile.
     alias: (name of an input, name of the output that takes its memory) or ().
-
-  Returns:
-    name -> array or None, for every output.
   """
   in_names = [n for n, x in ins.items() if x is not None]
   out_names = [n for n, x in outs.items() if x is not None]
@@ -167,13 +154,9 @@ def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
 
 def run(name, kernel, plan, inputs, mask, ins, outs, *, grid, warps, stages,
         alias=()):
-  """Runs `call` on arrays flattened to two dimensions, with the mask.
+  """Runs `call` on arrays flattened to two dimensions, with the mask [B L].
 
-  Args:
-    name, grid, warps, stages, alias: see `call`.
-    kernel, plan: a kernel that takes the `Plan` too.
-    inputs, mask: `lra.kernels.call.Inputs`; its mask as [B L], or None.
-    ins, outs: name -> array, name -> (shape, dtype); or None.
+  The kernel also takes the `Plan`; `outs` maps names to (shape, dtype) or None.
   """
   like = functools.partial(dispatch.like, inputs.arrays[0])
   found = call(name, functools.partial(kernel, plan=plan),
@@ -260,7 +243,6 @@ class Shape:
 
   @property
   def blocks(self):
-    """Returns the number of blocks of rows."""
     return -(-self.length // self.rows)
 
   @property
@@ -301,7 +283,6 @@ class Place:
     return _load(view, mask)
 
   def store(self, ref, n, valid, x, name='', block=None):
-    """Writes rows of block n; invalid rows become 0."""
     if valid is not None:
       x = jnp.where(valid[:, None], x, 0.0)
     inside = None
@@ -323,7 +304,7 @@ class Place:
     return view, _both(valid, lanes)
 
   def load_state(self, ref, index, rows=None, columns=None):
-    """Loads a tile of state `index`; `rows` and `columns` are as in `load`."""
+    """Loads a tile of state `index`; `rows`, `columns` are blocks of `load`."""
     view, mask = self._state(ref, index, rows, columns)
     return _load(view, mask)
 
@@ -350,7 +331,6 @@ class Place:
     return ref.at[index, pl.ds(first, size)], lanes
 
   def _columns(self, block):
-    """Returns (first, number, bool of existing ones or None) of columns."""
     first, size = block or (0, self.shape.lanes)
     if self.shape.width % size == 0:
       return first, size, None
@@ -393,7 +373,6 @@ def settled(x, n):
 
 
 def keep(valid, x):
-  """Returns x with 0 in rows that are not valid."""
   return x if valid is None else jnp.where(valid[:, None], x, 0.0)
 
 
@@ -401,9 +380,7 @@ def keep(valid, x):
 class Plan:
   """Static parameters of a kernel, with the operation's options.
 
-  Attributes:
-    parts, per_part: number of parts of L, and blocks of rows in a part (the
-      last may have fewer).
+  L has `parts` of `per_part` blocks of rows; the last may have fewer.
   """
   shape: Shape
   parts: int
@@ -412,10 +389,7 @@ class Plan:
   tools: Tools
 
   def over_columns(self, step, carry=0):
-    """Runs step(block, carry) -> carry on each block of columns.
-
-    `block` is None if there is only one block.
-    """
+    """Runs step(block, carry) -> carry on each block of columns, or on None."""
     size = self.shape.columns
     if self.shape.column_blocks == 1:
       return step(None, carry)

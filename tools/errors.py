@@ -16,11 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra import kernels
-from lra.kernels import dispatch
-from lra.kernels.lightning import reference as lightning
-from lra.kernels.linear import reference as linear
-from lra.kernels.simpletron import reference as simpletron
-from lra.kernels.softmax import reference as softmax
+from lra.kernels import dispatch, reference
 from tools import timing
 
 FUNCTIONS = {'linear': kernels.linear_attention,
@@ -30,8 +26,7 @@ PACKED = {'linear': kernels.linear_attention_packed,
           'simpletron': kernels.simpletron_attention_packed,
           'lightning': kernels.lightning_attention_packed}
 EVERY = {**FUNCTIONS, 'softmax': kernels.softmax_attention}
-REFERENCES = {'linear': linear.attention, 'simpletron': simpletron.attention,
-              'lightning': lightning.attention, 'softmax': softmax.attention}
+REFERENCES = {name: getattr(reference, name) for name in EVERY}
 GRADIENTS = ('dq', 'dk', 'dv', 'dstate', 'dbias')
 # Forms of a call. 'state' has an initial and a final state, as lightning
 # attention always does. 'packed' has q, k, v in one array, and a bias gradient.
@@ -190,7 +185,7 @@ def _reference(op, arrays, mask, named):
   named, (*operands, do) = dict(named), arrays
   if named.pop('activation', None) != 'silu':
     return REFERENCES[op](*operands, mask, do, **named)
-  operands = [linear.zero_masked(x, mask) for x in operands]
+  operands = [reference.zero_masked(x, mask) for x in operands]
   parts = [1 / (1 + np.exp(-x)) for x in operands]
   active = [x * part for x, part in zip(operands, parts, strict=True)]
   out, *rest = REFERENCES[op](*active, mask, do, **named)

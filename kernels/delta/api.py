@@ -1,9 +1,32 @@
 """Delta rules: the public functions."""
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 
-from lra.kernels import axes, checks, dispatch
-from lra.kernels.delta import xla
+from lra.kernels import call, checks, dispatch, xla
+
+
+class Inputs(NamedTuple):
+  """Arrays of a delta rule; zeros at masked tokens leave the state unchanged.
+
+  Attributes:
+    q, k: [B, L, H, N].
+    v: [B, L, H, E].
+    beta: float32 [B, L, H]; None if `a` and `b` are given.
+    log_decay: float32 [B, L, H] or [B, L, H, N], or None.
+    a, b: [B, L, H, N], or None.
+    state: float32 [B, H, N, E] or None.
+  """
+  q: jax.Array
+  k: jax.Array
+  v: jax.Array
+  beta: jax.Array | None
+  log_decay: jax.Array | None
+  a: jax.Array | None = None
+  b: jax.Array | None = None
+  state: jax.Array | None = None
 
 
 def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
@@ -48,9 +71,8 @@ def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
   """
   checks.check_qkv(q, k, v, any_value_width=True)
   checks.check_float32('beta', beta, q.shape[:3], '[B, L, H]')
-  operands = xla.Operands(q, k, v, beta, log_decay)
-  return _run(operands, mask, reverse, scale, initial_state, return_state,
-              kernel)
+  return _run(Inputs(q, k, v, beta, log_decay), mask, reverse, scale,
+              initial_state, return_state, kernel)
 
 
 def general_delta_rule(q, k, v, a, b, *, log_decay=None, mask=None,
@@ -76,9 +98,8 @@ def general_delta_rule(q, k, v, a, b, *, log_decay=None, mask=None,
   checks.check_qkv(q, k, v, any_value_width=True)
   for name, x in (('a', a), ('b', b)):
     checks.check_like(name, x, q)
-  operands = xla.Operands(q, k, v, None, log_decay, a, b)
-  return _run(operands, mask, reverse, scale, initial_state, return_state,
-              kernel)
+  return _run(Inputs(q, k, v, None, log_decay, a, b), mask, reverse, scale,
+              initial_state, return_state, kernel)
 
 
 def _run(x, mask, reverse, scale, state, return_state, kernel):
@@ -89,18 +110,13 @@ def _run(x, mask, reverse, scale, state, return_state, kernel):
   if state is not None:
     checks.check_float32('initial_state', state, shape, '[B, H, N, E]')
   scale = checks.check_number('scale', scale)
-  dispatch.resolve('delta', kernel, x.q.shape, x.q.dtype)
+  name = dispatch.resolve('delta', kernel, x.q.shape, x.q.dtype)
 
   def of_tokens(y):
-    if y is None:
-      return None
-    if mask is not None:
-      y = jnp.where(mask.reshape(*mask.shape, *(1,) * (y.ndim - 2)), y, 0)
+    y = xla.keep(mask, y)
     return jnp.flip(y, 1) if reverse else y
 
-  x, state = axes.alike((xla.Operands(*map(of_tokens, x)), state))
-  out, state = xla.run(x, state, scale)
-  out = jnp.flip(out, 1) if reverse else out
-  if mask is not None:
-    out = jnp.where(mask[..., None, None], out, 0)
+  x = jax.tree.map(of_tokens, x)._replace(state=state)
+  out, state = call.run('delta', name, scale, x)
+  out = xla.keep(mask, jnp.flip(out, 1) if reverse else out)
   return (out, state) if return_state else out

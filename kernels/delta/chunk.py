@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lra.kernels import products
+from lra.kernels import xla
 
 # Axes: x chunks of all heads, or blocks of chunks; r and k kinds of rows and
 # columns; i and j tokens; d channels. Chunks and heads share the axis x: XLA's
@@ -38,11 +38,11 @@ def decayed(rows, columns, log_decay):
       None without decay.
   """
   if log_decay is None:
-    return jnp.tril(products.einsum(_PAIRS, rows, columns)), None, None
+    return jnp.tril(xla.einsum(_PAIRS, rows, columns)), None, None
   if log_decay.shape[-1] == 1:
     one = jnp.ones_like(log_decay)[:, None]
     decays, since, until = _by_doubling(one, one, log_decay)
-    return products.einsum(_PAIRS, rows, columns) * decays, since, until
+    return xla.einsum(_PAIRS, rows, columns) * decays, since, until
   return _by_doubling(rows, columns, log_decay)
 
 
@@ -53,20 +53,15 @@ def _by_doubling(rows, columns, log_decay):
   out = jnp.sum(rows[:, :, None] * columns[:, None], -1)
   out = jnp.moveaxis(out, -1, 1).reshape(
       count * length, *out.shape[1:3], 1, 1)
-  since = log_decay.reshape(count * length, 1, -1)
-  until = jnp.zeros_like(since)
-  while since.shape[1] < length:
-    since_low, since_high = _halves(since)
-    until_low, until_high = _halves(until)
-    size = since_low.shape[1]
-    low = _halves(_blocks(columns, size))[0] * jnp.exp(until_low)[:, None]
-    high = _halves(_blocks(rows, size))[1] * jnp.exp(since_high)[:, None]
-    out = _join(out, products.einsum(
-        _PAIRS, high.astype(dtype), low.astype(dtype)))
-    all_low, all_high = (x[:, -1:] for x in (since_low, since_high))
-    since = jnp.concatenate([since_low, all_low + since_high], 1)
-    until = jnp.concatenate([until_low + all_high, until_high], 1)
-  return out, since, until
+  *levels, last = xla.doubled_sums(log_decay)
+  for n, (since, until) in enumerate(levels):
+    size = 1 << n
+    to_end, from_start = (xla.halves(until, size)[0],
+                          xla.halves(since, size)[1])
+    low = _halves(_blocks(columns, size))[0] * jnp.exp(to_end)[:, None]
+    high = _halves(_blocks(rows, size))[1] * jnp.exp(from_start)[:, None]
+    out = _join(out, xla.einsum(_PAIRS, high.astype(dtype), low.astype(dtype)))
+  return out, *last
 
 
 def _blocks(x, size):
@@ -77,7 +72,6 @@ def _blocks(x, size):
 
 
 def _halves(x):
-  """Splits [2 X, ...] into the first and the second block of each pair."""
   pairs = x.reshape(-1, 2, *x.shape[1:])
   return pairs[:, 0], pairs[:, 1]
 

@@ -27,8 +27,6 @@ PRECISIONS = (None, 'default', 'fastest', 'tensorfloat32')
 
 
 def supported(ins, outs, dtype):
-  """Raises NotImplementedError for W [ins, outs] that the kernel cannot take.
-  """
   dtype = jnp.dtype(dtype)
   if dtype.name not in MOST:
     raise NotImplementedError(f'pallas_triton does not support {dtype}')
@@ -73,15 +71,11 @@ def _columns(outs):
 
 
 def _whole(outs):
-  """Returns M rounded up to whole blocks of columns."""
   return -(-outs // _columns(outs)) * _columns(outs)
 
 
 def _gradients(ins, outs, *, plan):
-  """Computes dx of one part of the tokens and the part's sum for dW.
-
-  Inputs are x, w, dy; outputs dx, dw.
-  """
+  """Computes dx of one part of the tokens and the part's sum for dW."""
   of_w, walk = plan.options[1], Walk(plan)
   at_x = walk.at
   at_dy, at_w = (Place(s, at_x.b, at_x.h) for s in plan.options)

@@ -24,7 +24,6 @@ ROWS = 32
 
 
 def supported(size, dtype):
-  """Raises NotImplementedError if the kernel cannot take a table [size, D]."""
   if size > LARGEST:
     raise NotImplementedError('pallas_triton supports tables of up to '
                               f'{LARGEST} ids, got {size}')
@@ -53,7 +52,6 @@ def gradient(ids, dy, size):
 
 
 def _sums(ins, outs, *, plan):
-  """Sums the gradients dy of each id over one part of the tokens."""
   shape, size, walk = plan.shape, plan.options, Walk(plan, by_columns=True)
   at, ids = walk.at, padded(size)
   rows = lax.broadcasted_iota(jnp.int32, (ids, 1), 0)

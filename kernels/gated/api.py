@@ -1,9 +1,25 @@
 """Gated linear attention: the public function."""
 
+from typing import Any, NamedTuple
+
+import jax
 import jax.numpy as jnp
 
-from lra.kernels import axes, checks, dispatch
-from lra.kernels.gated import call
+from lra.kernels import call, checks, dispatch, xla
+
+
+class Options(NamedTuple):
+  scale: float = 1.0
+  interpret: Any = None
+
+
+class Inputs(NamedTuple):
+  """Arrays of `gated_linear_attention`, 0 at masked tokens."""
+  q: jax.Array
+  k: jax.Array
+  v: jax.Array
+  log_decay: jax.Array
+  state: jax.Array | None
 
 
 def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
@@ -55,27 +71,15 @@ def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
   name = dispatch.resolve(
       'gated', kernel, (batch, length, heads, features), q.dtype,
       value_width=width, channels=log_decay.ndim == 4, groups=q.shape[2])
-  options = call.Options(
-      checks.check_number('scale', scale), dispatch.interpret_params())
+  options = Options(checks.check_number('scale', scale),
+                    dispatch.interpret_params())
   if log_decay.ndim == 4:
     # Gates multiply q and k before the matmul of both, and differ between the
     # heads of a group. So every head needs its own q and k.
     q, k = (jnp.repeat(x, heads // x.shape[2], axis=2) for x in (q, k))
-  arrays = q, k, v, log_decay
-  if mask is not None:
-    arrays = [_kept(mask, x) for x in arrays]
+  arrays = [xla.keep(mask, x) for x in (q, k, v, log_decay)]
   if reverse:
     arrays = [jnp.flip(x, 1) for x in arrays]
-  o, state = call.attend(
-      name, options, axes.alike(call.Inputs(*arrays, initial_state)))
-  if reverse:
-    o = jnp.flip(o, 1)
-  if mask is not None:
-    o = _kept(mask, o)
+  o, state = call.run('gated', name, options, Inputs(*arrays, initial_state))
+  o = xla.keep(mask, jnp.flip(o, 1) if reverse else o)
   return (o, state) if return_state else o
-
-
-def _kept(mask_BxL, x):
-  """Returns x with 0 at masked tokens, where x may be NaN."""
-  keep = mask_BxL.reshape(*mask_BxL.shape, *(1,) * (x.ndim - 2))
-  return jnp.where(keep, x, 0)

@@ -27,8 +27,6 @@ FORWARD, BACKWARD = 4096, 2048  # entries of a block
 
 
 def supported(width, *dtypes):
-  """Raises NotImplementedError for [..., width] that the kernels cannot take.
-  """
   if width > WIDEST:
     raise NotImplementedError('pallas_triton supports widths D up to '
                               f'{WIDEST}, got {width}')
@@ -68,7 +66,6 @@ def backward(x, mean_N, inverse_N, scale_D, dy, beside):
 
 
 def _plan(shape, entries, eps, cut=True):
-  """Returns a plan that treats all rows as one sequence of one head."""
   n, width = shape
   lanes = padded(width)
   rows = min(entries // lanes, padded(n))
@@ -88,7 +85,6 @@ def _run(name, kernel, plan, ins, outs):
 
 
 def _outputs(ins, outs, *, plan):
-  """Computes y, mean and inverse of a block; inputs x, scale, bias."""
   shape, walk = plan.shape, Walk(plan)
   at, n = walk.at, walk.first
   inside = at.valid(None, n)
@@ -108,10 +104,7 @@ def _outputs(ins, outs, *, plan):
 
 
 def _gradients(ins, outs, *, plan):
-  """Computes dx of a part, and its sums for scale and bias.
-
-  Inputs x, dy, beside, mean, inverse, scale; outputs dx, dscale, dbias.
-  """
+  """Computes dx of a part, and its sums for scale and bias."""
   shape, walk = plan.shape, Walk(plan)
   at = walk.at
   scale = at.load_row(ins.scale, at.b)
@@ -142,7 +135,6 @@ def _rows(ref, shape, n):
 
 
 def _number(ref, shape, n, inside):
-  """Loads one number per row of block n; 0 for rows beyond the end."""
   rows = _rows(ref, shape, n)
   if inside is None:
     return plt.load(rows)

@@ -29,20 +29,20 @@ def supported(shape, dtype, state=False):
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, saved states or None).
+  """Saves states in the dtype of q, before blocks of rows or before parts.
 
-  If one kernel computes all gradients, `backward` needs the states before all
-  blocks of rows, in the dtype of q; otherwise those before all parts.
+  Those before blocks are for a kernel that computes all gradients.
   """
   call = _Call(inputs, options)
   first, blocks = call.before(), save and call.size.together == 'qkv'
   outs = call('o', first, last=options.return_state, save=blocks)
   final = outs['last'][:, :, -1] if options.return_state else None
   saved = outs['saved'] if blocks else first
-  return outs['rows'].reshape(inputs.shape), final, saved if save else None
+  return (outs['rows'].reshape(inputs.shape), final), saved if save else None
 
 
-def backward(inputs, saved, do, dfinal, options):
+def backward(inputs, saved, cotangents, options):
+  do, dfinal = cotangents
   call = _Call(inputs, options, do)
   after = call.after(dfinal)
   if call.size.together == 'qkv':
@@ -62,7 +62,7 @@ def backward(inputs, saved, do, dfinal, options):
   dbias = None if inputs.bias is None else jnp.stack(sums)
   dstate = None if inputs.state is None else last[:, :, 0]
   shape = inputs.arrays[0].shape
-  return tuple(x.reshape(shape) for x in rows), dbias, dstate
+  return inputs.gradients([x.reshape(shape) for x in rows], dbias, dstate)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,46 +125,28 @@ class _Call:
     if self.plan.parts == 1:
       return None if first is None else first[:, :, None]
     sums = self('o', None, rows=False, last=True)['last']
-    if first is None:
-      first = jnp.zeros_like(sums[:, :, 0])
-    parts = jnp.concatenate([first[:, :, None], sums[:, :, :-1]], axis=2)
-    return self._prefix(parts)
+    return chunks.before_parts(sums, self.inputs.slopes, first, self._rows)
 
   def after(self, last):
     """Returns the state's gradient after every part, [B, H, parts, Dh, Dh]."""
     if self.plan.parts == 1:
       return None if last is None else last[:, :, None]
     sums = self('dv', None, rows=False, last=True)['last']
-    if last is None:
-      last = jnp.zeros_like(sums[:, :, 0])
-    rows = self.plan.shape.length - (self.plan.parts - 1) * self._rows
-    left_H = chunks.over(self.inputs.slopes, rows)
-    end = sums[:, :, -1] + left_H[:, None, None] * last
-    later = jnp.concatenate([end[:, :, None], sums[:, :, -2:0:-1]], axis=2)
-    after = self._prefix(later)[:, :, ::-1]
-    return jnp.concatenate([after, last[:, :, None]], axis=2)
+    return chunks.after_parts(sums, self.inputs.slopes, last, self._rows,
+                              self.plan.shape.length)
 
   @property
   def _rows(self):
-    """Returns the number of rows of a part."""
     return self.plan.per_part * self.plan.shape.rows
-
-  def _prefix(self, x_BxHxPxDxE):
-    x = jnp.swapaxes(x_BxHxPxDxE, 1, 2)
-    x = chunks.prefix(x, self.inputs.slopes * self._rows)
-    return jnp.swapaxes(x, 1, 2)
 
   def __call__(self, which, first, rows=True, last=False, save=False,
                taken=None):
-    """Runs a pass; returns a dict of 'rows', 'last', 'saved' and 'dbias'.
+    """Runs a pass of `pallas_triton_walk.PASSES`; returns a dict of results.
 
-    Args:
-      which: a name in `pallas_triton_walk.PASSES`.
-      first: state at the start of each part, float32 [B, H, parts, Dh, Dh], or
-        None for zeros.
-      rows, last, save: whether to compute the result, the states at the ends of
-        parts, and the states before all blocks.
-      taken: packed array into which the result is written, or None.
+    `first`, float32 [B, H, parts, Dh, Dh] or None for zeros, is the state at
+    the start of each part. The results are 'rows', 'last' (states at the ends
+    of parts), 'saved' (states before all blocks) and 'dbias', as far as asked.
+    `taken` is a packed array into which 'rows' is written, or None.
     """
     inputs, size = self.inputs, self.size
     this = pallas_triton_walk.PASSES[which]
@@ -192,14 +174,10 @@ class _Call:
   def together(self, after, saved=None, taken=None):
     """Returns (rows, sums, last) of the gradients that one kernel computes.
 
-    rows: an array for each gradient or, if packed, one for all.
-    sums: float32 [H, Dh] for each, if there is a bias.
-    last: float32 [B, H, parts, Dh, Dh], dS before every part, or None.
-
-    Args:
-      after: float32 [B, H, parts, Dh, Dh], dS after every part, or None.
-      saved: [B, H, blocks, Dh, Dh], S before every block, for dq.
-      taken: for packed inputs, the array that holds dq already.
+    They are an array for each gradient or, if packed, one for all; a sum for
+    the bias for each; and dS before every part, or None. `after` is dS after
+    every part or None, `saved` S before every block, for dq. For packed inputs
+    `taken` holds dq already.
     """
     inputs, names = self.inputs, self.size.together
     packed = inputs.packed
@@ -244,8 +222,6 @@ class _Call:
 
 
 def _parts(shape, programs, warps):
-  """Returns (parts of L, blocks in a part): 1 part if it fills half the device.
-  """
   pairs = shape.batch * programs
   if 2 * pairs > triton.cores():
     return 1, shape.blocks

@@ -16,8 +16,8 @@ The decays `from_start`, `to_end` (one factor per row) and `over` are those of
 
 import jax.numpy as jnp
 
-from lra.kernels.lightning import activation
 from lra.kernels.lightning.pallas_triton_walk import decays
+from lra.kernels.linear import features
 from lra.kernels.triton import Walk, settled, zeros
 
 
@@ -45,7 +45,7 @@ def gradients(ins, outs, *, plan, names):
     start, end = sees.start[:, None], sees.end[:, None]
     valid = at.valid(ins.mask, n)
     raw = {x: at.load(getattr(ins, x), n, valid, x) for x in 'qkv'}
-    q, k, v = (activation.silu(x).astype(x.dtype) if active else x
+    q, k, v = (features.silu(x).astype(x.dtype) if active else x
                for x in raw.values())
     # `settled` makes Triton prepare each operand just before its matmul. It
     # would otherwise prepare all of them, in every layout, before the first.
@@ -54,7 +54,7 @@ def gradients(ins, outs, *, plan, names):
 
     def write(name, x):
       if active:
-        x = x * activation.slope(raw[name])
+        x = x * features.silu_slope(raw[name])
       ref = getattr(outs, f'd{name}') if outs.rows is None else outs.rows
       at.store(ref, again, valid, x, name)
       totals.append(jnp.sum(x, axis=0))

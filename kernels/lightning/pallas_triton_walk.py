@@ -28,13 +28,10 @@ SMALL = 32  # most rows of a block whose distances are kept in registers
 class Pass:
   """How to compute one of the four results, each a `sum (x . y) c`.
 
-  Attributes:
-    x, y, c: names of its operands: 'q', 'k', 'v' or 'do'.
-    out: operand of which the result is the gradient, '' for the output. The
-      gradient is stored like this operand and multiplied by the derivative of
-      its activation.
-    back: whether to walk from the last row to the first.
-    turned: whether the state is S or dS transposed.
+  `out` is the operand of which the result is the gradient, '' for the output.
+  The gradient is stored like this operand and multiplied by the derivative of
+  its activation. `back` walks from the last row to the first. `turned` is
+  whether the state is S or dS transposed.
   """
   x: str
   y: str
@@ -123,7 +120,6 @@ def walk(ins, outs, *, plan, which, depth):
 
 
 def _first(ref, program, block, turned):
-  """Returns the initial state of a part, for a slice of y: [slice, columns]."""
   at, part, columns = program.at, program.part, program.block
   if ref is None:
     height = at.shape.lanes if block is None else block[1]
@@ -151,7 +147,6 @@ def _silu(x):
 
 
 def _silu_slope(x):
-  """Returns silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))), float32."""
   x = x.astype(jnp.float32)
   part = _sigmoid(x)
   return part * (1.0 + x * (1.0 - part))

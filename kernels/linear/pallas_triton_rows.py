@@ -14,7 +14,6 @@ from lra.kernels.triton import Walk, keep, settled, zeros
 
 
 def _phi(plan, x, n):
-  """Returns phi(x) in float32; x holds rows of block n."""
   f = features.apply(plan.options.feature_map, x)
   return f if plan.options.feature_map == 'identity' else settled(f, n)
 
@@ -180,10 +179,8 @@ def key_gradients(ins, outs, *, plan):
 
 
 def _norm(f, z, plan):
-  """Returns f . z + eps: [rows]."""
   return jnp.sum(f * z[None], axis=1) + plan.options.eps
 
 
 def _inverse(f, z, plan):
-  """Returns scale / (f . z + eps): [rows]."""
   return plan.options.scale / _norm(f, z, plan)

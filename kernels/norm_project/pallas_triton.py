@@ -25,37 +25,38 @@ def supported(shape, dtype):
   triton.check()
 
 
-def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
-  """Returns (y, values for `backward` or None); see `norm_project.api`."""
+def forward(inputs, options, save):
+  o_NxE, weight_ExD, b_D = inputs
+  w_ExD = weight_ExD.astype(o_NxE.dtype)
   size = _forward_size(w_ExD.shape[1], o_NxE.dtype)
-  plan = rows.Plan(*_shapes(o_NxE, w_ExD, size), eps, _tools(interpret))
+  plan = _plan(o_NxE, w_ExD, size, options)
   outs = _run('norm_project', rows.outputs, plan, size,
               plan.o.blocks * plan.y.column_blocks,
               {'o': o_NxE, 'weight': w_ExD, 'bias': b_D[None]},
               {'y': ((o_NxE.shape[0], w_ExD.shape[1]), o_NxE.dtype),
                'r': ((o_NxE.shape[0],), jnp.float32) if save else None},
-              interpret)
-  return outs['y'], (o_NxE, w_ExD, outs['r']) if save else None
+              options)
+  return outs['y'], (w_ExD, outs['r']) if save else None
 
 
-def backward(saved, dy_NxD, eps, interpret):
-  o_NxE, w_ExD, r_N = saved
+def backward(inputs, saved, dy_NxD, options):
+  o_NxE, (w_ExD, r_N) = inputs.o, saved
   size = _backward_size(o_NxE.shape[1], o_NxE.dtype)
   whole = o_NxE.shape[1] <= size.whole
-  plan = rows.Plan(*_shapes(o_NxE, w_ExD, size), eps, _tools(interpret), whole)
+  plan = _plan(o_NxE, w_ExD, size, options, whole)
   outs = _run(
       'norm_project_gradients', rows.gradients, plan, size, plan.o.blocks,
       {'dy': dy_NxD, 'o': o_NxE, 'weight': w_ExD, 'r': r_N},
       {'do': (o_NxE.shape, o_NxE.dtype), 'scaled': (dy_NxD.shape, dy_NxD.dtype),
        'dbias': ((plan.o.blocks, w_ExD.shape[1]), jnp.float32)},
-      interpret)
+      options)
   dw_ExD = jnp.dot(o_NxE.T, outs['scaled'], preferred_element_type=jnp.float32)
-  return outs['do'], dw_ExD, outs['dbias'].sum(0)
+  return type(inputs)(outs['do'], dw_ExD, outs['dbias'].sum(0))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Size:
-  """Sizes of a program: rows; columns of o, W and y at a time; warps, stages.
+  """Sizes of a program: rows; columns of o, W and y that a step multiplies.
 
   `whole` is the width of o up to which a backward program has whole rows of t.
   """
@@ -68,16 +69,12 @@ class _Size:
 
 
 def _forward_size(width, dtype):
-  """Returns sizes for the forward kernel; a step multiplies `o` columns of o.
-  """
   if dtype == jnp.float32:
     return _Size(64, 32, min(padded(width), 64), 4, 2)
   return _Size(128, 64, min(padded(width), 128), 8, 3)
 
 
 def _backward_size(width, dtype):
-  """Returns sizes for the backward kernel; a step multiplies `y` columns of dy.
-  """
   lanes = padded(width)
   if dtype == jnp.float32:
     return _Size(32, min(lanes, 128), 32, 8, 2, 256)
@@ -85,24 +82,22 @@ def _backward_size(width, dtype):
   return _Size(64, columns, 32, 8 if lanes > 128 else 4, 3, 512)
 
 
-def _shapes(o_NxE, w_ExD, size):
-  """Returns the blocks of o, W and y, each as one sequence of one head."""
+def _plan(o_NxE, w_ExD, size, options, whole=False):
+  """Returns a plan with o, W and y each as one sequence of one head."""
   (n, e), d = o_NxE.shape, w_ExD.shape[1]
 
   def shape(length, width, rows, columns):
     return Shape(1, length, 1, width, False, rows, columns)
 
-  return (shape(n, e, size.rows, size.o), shape(e, d, size.o, size.y),
-          shape(n, d, size.rows, size.y))
+  return rows.Plan(
+      shape(n, e, size.rows, size.o), shape(e, d, size.o, size.y),
+      shape(n, d, size.rows, size.y), options.eps,
+      Tools(options.interpret is not None), whole)
 
 
-def _tools(interpret):
-  return Tools(interpret is not None)
-
-
-def _run(name, kernel, plan, size, programs, ins, outs, interpret):
+def _run(name, kernel, plan, size, programs, ins, outs, options):
   like = functools.partial(dispatch.like, ins['o'])
   return triton.call(name, functools.partial(kernel, plan=plan), ins,
                      {n: x if x is None else like(*x) for n, x in outs.items()},
                      grid=(programs,), warps=size.warps, stages=size.stages,
-                     interpret=interpret)
+                     interpret=options.interpret)

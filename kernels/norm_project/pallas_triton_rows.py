@@ -12,13 +12,9 @@ from lra.kernels.triton import Place, Shape, Tools, zeros
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Static parameters of a kernel.
+  """Blocks of o [N, E], weight [E, D] and y [N, D].
 
-  Attributes:
-    o, weight, y: blocks of o [N, E], weight [E, D] and y [N, D].
-    eps: see `lra.kernels.norm_project`.
-    tools: operations of a program.
-    whole: whether a whole row of dy W^T stays in registers.
+  With `whole`, a whole row of dy W^T stays in registers.
   """
   o: Shape
   weight: Shape
@@ -28,7 +24,6 @@ class Plan:
   whole: bool = False
 
   def at(self):
-    """Returns the places of o, weight and y."""
     first = pl.program_id(0) * 0  # traced, as `Place` needs it
     return tuple(Place(x, first, first) for x in (self.o, self.weight, self.y))
 
@@ -81,7 +76,6 @@ def gradients(ins, outs, *, plan):
   lax.fori_loop(0, plan.y.column_blocks, scale, 0)
 
   def products(blocks):
-    """Returns blocks of columns of t = dy W^T."""
     def step(k, ts):
       dy = at_y.load(ins.dy, n, inside, block=_block(plan.y, k))
       return tuple(t + plan.tools.dot(dy, weight(c, k), turn_b=True)

@@ -2,8 +2,9 @@
 
 import jax.numpy as jnp
 
-from lra.kernels import axes, checks, dispatch
-from lra.kernels.scan import call, segments
+from lra.kernels import call, checks, dispatch, xla
+from lra.kernels.scan import segments
+from lra.kernels.scan.passes import Inputs, Options
 
 
 def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
@@ -54,24 +55,20 @@ def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
     checks.check_state(
         'initial_state', initial_state, (*lead, x.shape[2]), x.dtype)
   name = dispatch.resolve('scan', kernel, x.shape, x.dtype)
-  options = call.Options(bool(reverse), dispatch.interpret_params())
-  dtype, keep = x.dtype, mask
+  options = Options(bool(reverse), dispatch.interpret_params())
+  dtype, keep, rows, state = x.dtype, mask, None, initial_state
   if segment_ids is not None:
     token = (segment_ids >= 0) & (segment_ids < num_segments)
     keep = token if mask is None else token & mask
-  if keep is not None:
-    x = jnp.where(keep[..., None], x, 0)
-    a = a if a.ndim == 1 else jnp.where(keep[..., None], a, 1)
-  rows = None
+  x = xla.keep(keep, x)
+  if keep is not None and a.ndim == 3:
+    a = jnp.where(keep[..., None], a, 1)
   if segment_ids is not None:
     rows = segments.rows(segment_ids, num_segments, options.reverse)
     x, a = segments.cut(rows, x, a, initial_state)
-  state = None if rows is not None else initial_state
-  h, last = call.scan(name, options, *axes.alike((x, a, state)))
+    state = None
+  h, last = call.run('scan', name, options, Inputs(x, a, state))
   if rows is not None and return_state:
     last = segments.states(rows, h, initial_state)
-  if keep is not None:
-    h = jnp.where(keep[..., None], h, 0)
-  h = h.astype(dtype)
+  h = xla.keep(keep, h).astype(dtype)
   return (h, last) if return_state else h
-

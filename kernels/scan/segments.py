@@ -29,7 +29,6 @@ class Rows(NamedTuple):
 
 
 def rows(segment_ids, num_segments, reverse):
-  """Returns the `Rows` of int32 [B, L] ids; see `lra.kernels.linear_scan`."""
   length = segment_ids.shape[1]
   place = jnp.arange(length)[None, None]
   own_BxNxL = segment_ids[:, None] == jnp.arange(num_segments)[None, :, None]
@@ -46,11 +45,8 @@ def rows(segment_ids, num_segments, reverse):
 def cut(rows, x, a, initial_state):
   """Changes x and a so that one scan of a row equals scans of its segments.
 
-  Args:
-    rows: `Rows`.
-    x: [B, L, E], 0 at padding. The result has the dtype of states.
-    a: [E] or [B, L, E].
-    initial_state: [B, N, E] or None.
+  x is 0 at padding; the result has the dtype of states. `initial_state` is
+  [B, N, E] or None.
   """
   first = rows.first_BxL[..., None]
   x = x.astype(numbers.wide(x.dtype))

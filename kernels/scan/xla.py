@@ -19,13 +19,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from lra.kernels import axes, dispatch
-from lra.kernels.scan import numbers
+from lra.kernels.scan import numbers, passes
+from lra.kernels.xla import states_before
 
 CHUNK = 64
 
 
 def scan(x, a, state, *, reverse, late, interpret):
-  """Returns (h, last state); see `lra.kernels.scan.call.scan`."""
   del interpret
   batch, length, width = x.shape
   size = length if dispatch.platform() == 'cpu' else min(CHUNK, length)
@@ -50,8 +50,10 @@ def scan(x, a, state, *, reverse, late, interpret):
   return out, after[:, 0 if reverse else -1]
 
 
+forward, backward = passes.of(scan)
+
+
 def _before(walk, state):
-  """Returns the state before each chunk, [B, N, E]."""
   ones = jnp.ones_like(walk.x[:, :, 0], walk.dtype)
 
   def body(i, carry):
@@ -60,18 +62,7 @@ def _before(walk, state):
     return total, a * factor
 
   total, factor = lax.fori_loop(0, walk.size, body, (0 * ones, ones))
-  first = -1 if walk.reverse else 0
-  total = total.at[:, first].add(factor[:, first] * state)
-
-  def join(p, q):
-    return p[0] * q[0], q[0] * p[1] + q[1]
-
-  after = lax.associative_scan(
-      join, (factor, total), axis=1, reverse=walk.reverse)[1]
-  parts = [state[:, None], after[:, :-1]]
-  if walk.reverse:
-    parts = [after[:, 1:], state[:, None]]
-  return jnp.concatenate(parts, axis=1)
+  return states_before(factor, total, state, walk.reverse)
 
 
 @dataclasses.dataclass
@@ -84,9 +75,7 @@ class _Walk:
   Attributes:
     x, a: given as [B, L, E] and as [E] or [B, L, E]. Except for a constant a,
       they become [B, N, C, E].
-    size: C.
-    reverse, late: see `lra.kernels.scan.call.scan`.
-    dtype: dtype of the states.
+    size, dtype: C, and the dtype of the states.
   """
   x: jax.Array
   a: jax.Array
@@ -109,7 +98,6 @@ class _Walk:
     return y.reshape(len(y), self.count, self.size, -1)
 
   def place(self, i):
-    """Returns the index, in its chunk, of the row that step i computes."""
     return self.size - 1 - i if self.reverse else i
 
   def step(self, i, s):

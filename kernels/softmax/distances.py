@@ -39,7 +39,6 @@ def sum_diagonals(x_HxIxJ):
 
 
 def starts(q_NxBxHxIxDh):
-  """Returns the first bias entry of each block of queries, int32 [N]."""
   count, rows = q_NxBxHxIxDh.shape[::3]
   return (count - 1 - jnp.arange(count)) * rows
 

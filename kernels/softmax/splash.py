@@ -42,15 +42,16 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
                               f"{BLOCKS[-1][1]} wide, got {width}")
 
 
-def attend(q, k, v, mask, *, scale):
-  """Attends with splash attention: [B, L, H, Dv]; see `api.softmax_attention`.
+def forward(inputs, options, save):
+  """Raises inside a `jax.shard_map` that checks `vma`.
 
-  Inside a `jax.shard_map` that checks `vma` this raises, because splash
-  attention does not declare it: use `lra.kernels.sharded`.
+  Splash attention does not declare it: use `lra.kernels.sharded`.
   """
+  del save
+  q, k, v, mask, *_ = inputs
   width = max(q.shape[-1], v.shape[-1])
   block_q, block_k = (block_size(x.shape[1], width) for x in (q, k))
-  scaled = (q.astype(jnp.float32) * scale).astype(q.dtype)
+  scaled = (q.astype(jnp.float32) * options.scale).astype(q.dtype)
   queries = _heads_first(scaled, block_q)
   keys, values = (_heads_first(x, block_k) for x in (k, v))
   ids = None
@@ -61,9 +62,9 @@ def attend(q, k, v, mask, *, scale):
   out = _attend(block_q, block_k, queries, keys, values, ids)
   out = out[:, :, : q.shape[1]].swapaxes(1, 2)
   if mask is None:
-    return out
+    return out, None
   # Without any key, splash attention weighs all keys equally.
-  return jnp.where(mask.any(1)[:, None, None, None], out, 0)
+  return jnp.where(mask.any(1)[:, None, None, None], out, 0), None
 
 
 def block_size(length, width):
@@ -74,7 +75,6 @@ def block_size(length, width):
 
 
 def _heads_first(x_BxLxHxD, block):
-  """Transposes to [B, H, L, D], with L zero-padded to whole blocks."""
   padding = -x_BxLxHxD.shape[1] % block
   x_BxHxLxD = x_BxLxHxD.swapaxes(1, 2)
   return jnp.pad(x_BxHxLxD, [(0, 0), (0, 0), (0, padding), (0, 0)])
@@ -89,7 +89,7 @@ def _attend(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
                     v_BxHxSxDv)
 
 
-def _forward(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
+def _pulled(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
   with _precision(q_BxHxLxDh.dtype):
     return jax.vjp(functools.partial(_batched, block_q, block_k, ids_BxS),
                    q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv)
@@ -100,11 +100,10 @@ def _backward(block_q, block_k, pull, g_BxHxLxDv):
     return *pull(g_BxHxLxDv), None
 
 
-_attend.defvjp(_forward, _backward)
+_attend.defvjp(_pulled, _backward)
 
 
 def _batched(block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv):
-  """Runs splash attention on every sequence of the batch."""
   heads, length = q_BxHxLxDh.shape[1:3]
   keys = k_BxHxSxDh.shape[2]
   attend = splash.make_splash_mha_single_device(
