@@ -35,10 +35,9 @@ def manual(mesh):
 
 
 def alike(tree):
-  """Makes each array of `tree` vary over every mesh axis that any varies over.
+  """Makes all arrays vary over every mesh axis that any of them varies over.
 
-  The gradient of an array is summed over the axes that are added to it. Keys of
-  jax.random stay as they are.
+  The gradient of an array is summed over the axes that are added to it.
   """
   axes = frozenset().union(*map(_axes, jax.tree.leaves(tree)))
   return jax.tree.map(lambda x: _vary(x, axes), tree)

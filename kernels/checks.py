@@ -24,10 +24,7 @@ def check_options(name, options, function):
 
 
 def check_asked(op, shape, dtype, needs, known):
-  """Refuses a shape, dtype or need that `op` never supports.
-
-  `known` lists the names allowed in `needs`; see `lra.kernels.resolve`.
-  """
+  """Refuses a shape, dtype or need (not in `known`) that `op` never has."""
   axes = '(B, L, E)' if op in ('norm_project', 'scan') else '(B, L, H, Dh)'
   if not _is_shape(shape, axes.count(',') + 1):
     raise ValueError(f'shape must be {axes} of {op}, whole numbers above 0, '
@@ -47,8 +44,6 @@ def check_asked(op, shape, dtype, needs, known):
 
 
 def _is_shape(shape, axes):
-  """Returns whether `shape` has `axes` lengths above 0; some may be symbolic.
-  """
   try:
     return len(shape) == axes and not any(isinstance(n, float) or n < 1
                                           for n in shape)

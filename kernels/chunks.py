@@ -78,10 +78,7 @@ def _grouped_prefix(x, slope_H):
 
 
 def before_parts(sums_BxHxPxDxE, slope_H, first_BxHxDxE, rows):
-  """Returns the state before each of P parts of `rows` tokens.
-
-  `sums` are the parts' additions to the state; `first` None is zeros.
-  """
+  """Returns the state before each part of `rows` tokens, given their sums."""
   if first_BxHxDxE is None:
     first_BxHxDxE = jnp.zeros_like(sums_BxHxPxDxE[:, :, 0])
   parts = jnp.concatenate(
@@ -90,10 +87,7 @@ def before_parts(sums_BxHxPxDxE, slope_H, first_BxHxDxE, rows):
 
 
 def after_parts(sums_BxHxPxDxE, slope_H, last_BxHxDxE, rows, length):
-  """Returns the gradient of the state after each of P parts of L tokens.
-
-  `sums` are the parts' additions to the gradient; `last` None is zeros.
-  """
+  """Returns the gradient of the state after each part, given their sums."""
   if last_BxHxDxE is None:
     last_BxHxDxE = jnp.zeros_like(sums_BxHxPxDxE[:, :, 0])
   left_H = over(slope_H, length - (sums_BxHxPxDxE.shape[2] - 1) * rows)

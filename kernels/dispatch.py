@@ -76,12 +76,10 @@ def resolve(op, kernel, shape, dtype, **needs):
     shape: shape (B, L, H, Dh) of q. For 'norm_project' it is the shape
       (B, L, E) of o, for 'scan' that of x. For 'gated' H is that of v.
     dtype: dtype of q (of o for 'norm_project', of x for 'scan').
-    **needs: further requirements. `value_width` (int, if it is not Dh) applies
-      to 'linear', 'softmax' and 'gated'. `state` (bool: takes or returns a
-      state) and `segments` (bool: several sequences per row) apply to the
-      linear operations. `dropout_rate` and `bias` (bool: bias by distance)
-      apply to 'softmax'; `channels` (bool: a gate of each channel) and `groups`
-      (int: heads of q, if not H) to 'gated'.
+    **needs: `value_width` (int, if it is not Dh), `state` (bool: takes or
+      returns a state), `segments` (bool: several sequences per row),
+      `dropout_rate`, `bias` (bool), `channels` (bool: a gate of each channel),
+      `groups` (int: heads of q, if not H), as far as `op` has them.
 
   Raises:
     ValueError: unknown op, kernel or need, or an impossible shape or dtype.
@@ -104,9 +102,6 @@ def resolve(op, kernel, shape, dtype, **needs):
 
 def explain(op, shape, dtype, **needs):
   """Returns for each kernel why it cannot run here, '' if it can; best first.
-
-  Arguments and errors are those of `resolve`, which takes the first kernel of
-  this dict that can run.
   """
   first, *rest = _kernels(op)
   checks.check_asked(op, shape, dtype, needs, _NEEDS[op])
@@ -131,11 +126,7 @@ def backend(op, kernel):
 
 
 def triton_module(name, *operands):
-  """Returns the module `kernels.<name>.pallas_triton`, or None.
-
-  It is None without a GPU, or if the module's `supported` refuses the operands.
-  The caller then computes the operation in plain XLA.
-  """
+  """Returns the module `kernels.<name>.pallas_triton`, or None."""
   if platform() != 'gpu':
     return None
   try:

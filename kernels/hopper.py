@@ -62,10 +62,7 @@ def numbers(count):
 
 
 def place(warpgroups, heads):
-  """Returns (batch row, head, part of L, warpgroup in the block).
-
-  Adjacent blocks have adjacent heads, which are read together.
-  """
+  """Returns (batch row, head, part of L, warpgroup in the block)."""
   bh = lax.axis_index('bh')
   b, h = lax.div(bh, jnp.int32(heads)), lax.rem(bh, jnp.int32(heads))
   alone = warpgroups == 1
@@ -79,7 +76,7 @@ def tile(t):
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-  """Operations of one warpgroup on tiles; `simulate` for the interpreter."""
+  """Operations of one warpgroup; `simulate` for the GPU interpreter."""
   simulate: bool
 
   def tiles(self, *lead):
@@ -190,10 +187,7 @@ class Tools:
     return pl.run_state(run)(accs)
 
   def operand(self, x, spare):
-    """Returns x, in registers, as a left operand of a matmul.
-
-    In simulation x is copied to the shared memory `spare`.
-    """
+    """Returns x in registers, in simulation in `spare`, as a left operand."""
     x = x.astype(jnp.bfloat16)
     if not self.simulate:
       return x
@@ -203,8 +197,7 @@ class Tools:
   def publish(self, *stores):
     """Writes (ref, value) pairs that other threads, tensor cores or TMA read.
 
-    The first barrier waits until the warpgroup has read the old values.
-    The second makes the new values visible to the tensor cores and to TMA.
+    The first barrier is for readers of the old values, the second for the new.
     """
     plgpu.commit_smem()
     for ref, value in stores:
@@ -274,9 +267,6 @@ class Walk:
   """A block's loop over the chunks of one part of one (b, h).
 
   It loads chunks of the inputs `names`, and the mask, with `ring_scratch`.
-
-  Attributes:
-    b, h, part, w, numbers: see `place` and `numbers`.
   """
 
   def __init__(self, tools, ins, scratch, names, length, per_part,
@@ -334,11 +324,9 @@ class Columns:
   """Column sums of `count` tensors for warpgroup w; none if `count` is 0.
 
   The gradient of a bias is the sum of the gradients of q, k and v over tokens:
-  a matmul of their bfloat16 tiles with ones, before they are stored.
-
-  `ones` is scratch memory `Tools.factors(n, 1)`, None if `count` is 0. With
-  n = 1 the first warpgroup fills it for all, and the block must call `meet`
-  before a sum. Otherwise every warpgroup fills its own.
+  a matmul of their bfloat16 tiles with ones, before they are stored. `ones` is
+  scratch memory `Tools.factors(n, 1)`, None if `count` is 0. With n = 1 the
+  first warpgroup fills it for all, and the block must call `meet` before a sum.
   """
 
   def __init__(self, tools, ones, w, count):
@@ -378,10 +366,7 @@ class Columns:
 
 
 def column_sums(inputs, parts, description):
-  """Describes the outputs that sum dq, dk and dv over each part's tokens.
-
-  Each is `description(shape, dtype)` with shape [B, H, parts, Dh] and float32.
-  Without a bias the three are None.
+  """Describes outputs that sum dq, dk and dv over each part: [B, H, parts, Dh].
   """
   if inputs.bias is None:
     return (None,) * 3

@@ -50,11 +50,10 @@ def chunk_count(length):
 
 
 def splits(pairs, chunks, per_sm):
-  """Returns the number of parts to cut L into, so that blocks fill the SMs.
+  """Returns the number of parts of L with which blocks fill the SMs.
 
   It is the least number that uses the SMs at least 95% as well as the best one.
-  Each of the `pairs` = B * H has one block per part, and an SM runs `per_sm`
-  blocks at once.
+  An SM runs `per_sm` blocks of the `pairs` = B * H at once.
   """
   slots = sm_count() * per_sm
 
@@ -81,10 +80,7 @@ def mask_rows(mask_BxL):
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-  """Heads `first` to `first + count - 1` of an array [B, L, any, Dh].
-
-  `array` may also be a jax.ShapeDtypeStruct.
-  """
+  """Heads `first` to `first + count - 1` of an array [B, L, any, Dh]."""
   array: Any
   first: int
   count: int
@@ -216,8 +212,8 @@ def _run(body, new, scratch, mesh, params, arrays, old):
 def _in_place(body, new, scratch, mesh, params, arrays, old):
   """Returns the results [*old, *new] of a kernel that updates `old`.
 
-  plgpu.kernel takes no mutable arrays. So this function also allocates scratch
-  memory and defines a rule for vmap, both of which plgpu.kernel does itself.
+  plgpu.kernel takes no mutable arrays, so this allocates scratch memory and
+  defines a rule for vmap, as plgpu.kernel does itself.
   """
   def with_scratch(*refs):
     allocated = functools.partial(body, *refs)

@@ -19,15 +19,10 @@ class Plan:
   """Static parameters of a sum.
 
   Attributes:
-    length: L.
-    warpgroups: Dh / 64.
-    parts: number of parts of L.
-    feature_map: applied to x.
-    normalize: also sum phi(x).
+    feature_map, normalize: map applied to x; whether to sum phi(x) too.
     reverse: decay towards the first row (gradients), not the last.
-    scale: factor of x, only with decay.
-    silu: 'x', 'xy' or '': the operands that get SiLU, only with decay.
-    interpret: the interpreter's parameters or None.
+    scale, silu: only with decay, factor of x; the operands that get SiLU, 'x',
+      'xy' or ''.
     stages: slots of the ring.
     chunks_per_part: chunks in a part; 0 cuts L evenly.
   """
@@ -50,12 +45,11 @@ class Plan:
 
 
 def sums(x, y, mask, plan, slopes=None):
-  """Returns float32 sums of x^T y and of phi(x) over each part of L.
+  """Returns float32 sums of x^T y and of phi(x), or None, over each part of L.
 
-  Shapes are [B, H, parts, Dh, Dh] and [B, H, parts, Dh]. The second is None
-  without `plan.normalize`. x and y are arrays or `hopper_call.Heads`. With
-  slopes [H], row j of a part of n rows has weight exp(-s (n - 1 - j)), or
-  scale * exp(-s (j + 1)) with `plan.reverse`.
+  x and y are arrays or `hopper_call.Heads`. With slopes [H], row j of a part of
+  n rows has weight exp(-s (n - 1 - j)), or scale * exp(-s (j + 1)) with
+  `plan.reverse`.
   """
   b, _, h, d = x.shape
   like = functools.partial(dispatch.like, hopper_call.whole(x),

@@ -16,13 +16,9 @@ from lra.kernels.linear import features
 
 
 class Sequence(NamedTuple):
-  """How sequences are cut over the devices of a mesh axis.
+  """Cut of sequences of `length` tokens over the `devices` of a mesh axis.
 
-  Attributes:
-    axis: name of the mesh axis. Its first device has the first tokens; all
-      devices have equally many.
-    devices: number of devices along the axis.
-    length: L of the whole sequence.
+  The first device has the first tokens; all devices have equally many.
   """
   axis: str
   devices: int
@@ -42,11 +38,9 @@ def check_whole(*, initial_state=None, return_state=False, segment_ids=None,
 
 
 def sums(sequence, inputs, options):
-  """Returns the state of the tokens of other devices, by one all-reduce.
+  """Returns the state (S, z) of the tokens of other devices, by one all-reduce.
 
-    S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)
-
-  S and z are float32 [B, H, Dh, E] and [B, H, Dh]; z only with `normalize`.
+  z is only there with `normalize`.
   """
   _, k, v = inputs.apart()
   phi_k = features.apply(options.feature_map, k).astype(k.dtype)
@@ -61,11 +55,8 @@ def sums(sequence, inputs, options):
 def state_before(sequence, inputs, options):
   """Returns the state of the tokens on earlier devices.
 
-    S = sum_j exp(-s (n - 1 - j)) k_j^T v_j over the n earlier tokens
-
   It takes 1 + log2(devices) exchanges; each after the second goes twice as far
-  as the one before. k and v of `inputs` are 0 at masked tokens. S is float32
-  [B, H, Dh, Dh].
+  as the one before. k and v of `inputs` are 0 at masked tokens.
   """
   del options
   (_, k, v), slopes_H = inputs.apart(), inputs.slopes

@@ -3,8 +3,7 @@
 Arrays are viewed as [B, L, H * Dh], or [B, L, 3 * H * Dh] for packed q, k and
 v, as a projection writes them. The layout [B, H, L, Dh] would pad Dh 64 to the
 128 lanes of a register and need a transpose. A block holds some rows of a group
-of whole heads. Memory pads a row to whole registers, so operands of H * Dh = 16
-occupy, and move, as many bytes as those of 128.
+of whole heads.
 """
 
 import dataclasses
@@ -63,13 +62,10 @@ def cores():
 
 @dataclasses.dataclass(frozen=True)
 class Tiling:
-  """Division of operands [B, L, H * Dh] into blocks.
+  """Division of operands [B, L, H * Dh] into blocks of heads and tokens (rows).
 
-  Attributes:
-    batch, length, num_heads, width: B, L, H, Dh.
-    heads, rows: whole heads, and tokens, in a block.
-    parts: number of runs of blocks that the cores of one chip compute in
-      parallel: 1, or 2 if there is one example and one group of heads.
+  The cores of one chip compute `parts` runs of blocks in parallel: 1, or 2 if
+  there is one example and one group of heads.
   """
   batch: int
   length: int
@@ -145,10 +141,7 @@ def tiling(shape, dtype, wide=False):
 
 
 def block_rows(length, lanes, dtype):
-  """Returns the rows of blocks of at most BLOCK_BYTES.
-
-  They are a multiple of 128, or all L.
-  """
+  """Returns rows of blocks of BLOCK_BYTES: a multiple of 128, or all L."""
   if length <= STEP:
     return length
   most = BLOCK_BYTES // (lanes * jnp.dtype(dtype).itemsize)
@@ -180,8 +173,7 @@ def by_columns(inputs, tiles):
 def columns(inputs, tiles):
   """Returns (array, first group of heads) of q, k and v, for `Tiling.tile`.
 
-  Packed inputs are read in place if a group fills registers. Otherwise, if
-  H * Dh is no multiple of 128, they are copied into three arrays.
+  Packed inputs are copied into three arrays unless a group fills registers.
   """
   if by_columns(inputs, tiles):
     qkv = flat(inputs.arrays[0])
@@ -194,13 +186,8 @@ class Steps:
   """What kernels of linear and lightning attention do with a block.
 
   `ins` and `outs` are the references of a kernel, see `call`. q, k and v, and
-  their gradients, are `which` 0, 1 and 2.
-
-  Attributes:
-    tiles, options: `Tiling`, `lra.kernels.linear.operands.Options`.
-    dtype: dtype of q, k and v.
-    packed: whether a block holds whole rows of q, k and v in one array, and a
-      block of results whole rows of their gradients.
+  their gradients, are `which` 0, 1 and 2. If `packed`, a block holds whole rows
+  of q, k and v in one array, and a block of results those of their gradients.
   """
   tiles: Tiling
   options: object
@@ -211,7 +198,7 @@ class Steps:
     """Returns name -> (BlockSpec, array) of q, k, v for `call`.
 
     `where` maps names to functions from a point of the grid to a block
-    (b, g, n), and `row` is that of packed rows.
+    (b, g, n); `row` is that of packed rows.
     """
     if self.packed:
       return {'q k v': (self.tiles.row(row), flat(inputs.arrays[0]))}
@@ -247,11 +234,7 @@ class Steps:
 
 
 def added(*args):
-  """Returns (S, z) of one sequence: sums of its parts plus an earlier state.
-
-  `args` are float32 [parts, H, Dh, Dh] and [parts, H, 1, Dh], and a pair of
-  earlier sums, [1, ...]; None is skipped.
-  """
+  """Returns (S, z): sums of parts S and z, plus a pair of earlier sums."""
   *parts, before = args
   sums = (None if x is None else x.sum(0, keepdims=True) for x in parts)
   return tuple(x if first is None else x + first
@@ -270,8 +253,7 @@ def bias_sums(inputs, tiles, where, entries):
 def gradients(inputs, outs, dstate):
   """Returns `inputs.gradients` of the results of `call`.
 
-  `outs` has 'dq', 'dk' and 'dv', or 'dq dk dv', and 'bias', float32
-  [entries, 3, H * Dh], to be summed, or None.
+  `outs['bias']` is float32 [entries, 3, H * Dh], to be summed, or None.
   """
   b, length, h, d = inputs.shape
   bias = outs['bias']
@@ -292,10 +274,7 @@ def mask_rows(mask_BxL):
 
 
 def valid(mask_R, start, rows, tiles):
-  """Returns bool [rows, 1], True at valid tokens; None if all are valid.
-
-  `mask_R` is float32 or None; `start` the first row's index in the sequence.
-  """
+  """Returns bool [rows, 1] of valid tokens from `start` on; None if all are."""
   out = None
   if tiles.ragged:
     row = lax.broadcasted_iota(jnp.int32, (rows, 1), 0)
@@ -329,7 +308,7 @@ def products(dtype):
 
 def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
          transcendentals=0, aliases=()):
-  """Runs a kernel with optional operands and results.
+  """Runs a kernel; returns name -> array or None, for every output.
 
   Args:
     kernel: function of two namespaces of references, inputs and outputs (None
@@ -342,9 +321,6 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
     interpret: None to compile, else the interpreter's parameters.
     flops, transcendentals: cost of the kernel, for XLA's scheduler.
     aliases: (input, output) pairs of names that share memory.
-
-  Returns:
-    name -> array or None, for every output.
   """
   def body(in_refs, out_refs, *scratch_refs):
     kernel(named(in_refs), named(out_refs), *scratch_refs)
@@ -401,13 +377,8 @@ def check_memory(tiles, dtype, *, scratch=(), state=False, states=1):
   Blocks that are streamed exist twice, in use and in transfer. Values that
   spill from registers were measured after compilation: less than two states of
   a head. In float32, whose matmuls take several passes, they are less than
-  three states of each head.
-
-  Args:
-    tiles, dtype: `lra.kernels.tpu.Tiling`; dtype of q and of saved states.
-    scratch: shapes of float32 scratch memory besides states.
-    state: whether the call takes or returns a state.
-    states: number of float32 states of a block of heads in scratch memory.
+  three states of each head. `scratch` has the shapes of float32 memory besides
+  `states` states of a block of heads; `state` is whether the call has a state.
   """
   itemsize = jnp.dtype(dtype).itemsize
   square = tiles.width, tiles.width

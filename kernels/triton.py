@@ -82,8 +82,7 @@ def cut(length, pairs, rows, per_core):
 
   It takes the fewest parts that use the multiprocessors at least 95% as well as
   the best number. A part must have enough rows to outweigh its float32 state.
-  No part is empty, the last may be shorter. A part has `pairs` programs, of
-  which a multiprocessor runs `per_core` at once.
+  It has `pairs` programs, of which a multiprocessor runs `per_core` at once.
   """
   blocks, slots = -(-length // rows), per_core * cores()
 
@@ -103,10 +102,6 @@ def flat(x):
   return None if x is None else x.reshape(x.shape[0] * x.shape[1], -1)
 
 
-def flat_mask(inputs):
-  return None if inputs.mask is None else inputs.mask.reshape(-1)
-
-
 def rows(x):
   return x.reshape(-1, x.shape[-1])
 
@@ -116,14 +111,15 @@ def qkv(inputs):
   return arrays * 3 if inputs.packed else arrays
 
 
-def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
+def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=(),
+         **parameters):
   """Runs a kernel; returns name -> array or None, for every output.
 
   Args:
     name: name shown in profilers.
-    kernel: function of two namespaces of references: inputs and outputs (None
-      if absent).
-    ins, outs: name -> array, name -> jax.ShapeDtypeStruct; or None.
+    kernel: function of two namespaces of references, inputs and outputs (None
+      if absent), and of `parameters`.
+    ins, outs: name -> array, name -> (shape, dtype); or None.
     grid: sizes of up to three axes; programs that differ only in the first run
       next to each other.
     warps, stages: warps of a program; stages of the loops that load operands.
@@ -132,19 +128,21 @@ def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
   """
   in_names = [n for n, x in ins.items() if x is not None]
   out_names = [n for n, x in outs.items() if x is not None]
+  like = functools.partial(dispatch.like, ins[in_names[0]])
 
   def body(*refs):
     found = dict(zip(in_names + out_names, refs, strict=True))
     # An aliased input has no reference: the output's name refers to it.
     kernel(types.SimpleNamespace(**{n: found.get(n) for n in ins}),
-           types.SimpleNamespace(**{n: found.get(n) for n in outs}))
+           types.SimpleNamespace(**{n: found.get(n) for n in outs}),
+           **parameters)
 
   body.__name__ = name
   aliases = {}
   if alias:
     aliases = {in_names.index(alias[0]): out_names.index(alias[1])}
   results = pl.pallas_call(
-      body, out_shape=[outs[n] for n in out_names], grid=grid,
+      body, out_shape=[like(*outs[n]) for n in out_names], grid=grid,
       compiler_params=plt.CompilerParams(num_warps=warps, num_stages=stages),
       input_output_aliases=aliases, interpret=interpret is not None,
       name=name)(*(ins[n] for n in in_names))
@@ -152,20 +150,15 @@ def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
   return {n: found.get(n) for n in outs}
 
 
-def run(name, kernel, plan, inputs, mask, ins, outs, *, grid, warps, stages,
-        alias=()):
-  """Runs `call` on arrays flattened to two dimensions, with the mask [B L].
-
-  The kernel also takes the `Plan`; `outs` maps names to (shape, dtype) or None.
-  """
-  like = functools.partial(dispatch.like, inputs.arrays[0])
-  found = call(name, functools.partial(kernel, plan=plan),
+def run(name, kernel, plan, inputs, ins, outs, **options):
+  """Runs `call` on arrays flattened to two dimensions, with mask and slopes."""
+  mask = None if inputs.mask is None else inputs.mask.reshape(-1)
+  found = call(name, kernel,
                {**{n: x if x is None else rows(x) for n, x in ins.items()},
                 'mask': mask, 'slopes': inputs.slopes},
-               {n: None if x is None else like((math.prod(x[0][:-1]), x[0][-1]),
-                                               x[1]) for n, x in outs.items()},
-               grid=grid, warps=warps, stages=stages,
-               interpret=plan.options.interpret, alias=alias)
+               {n: x if x is None else ((math.prod(x[0][:-1]), x[0][-1]), x[1])
+                for n, x in outs.items()},
+               interpret=plan.options.interpret, plan=plan, **options)
   return {n: x if x is None else x.reshape(outs[n][0])
           for n, x in found.items()}
 
@@ -177,11 +170,7 @@ def padded(width):
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-  """Matmuls inside a kernel.
-
-  Attributes:
-    simulate: whether an interpreter runs the kernel on a CPU.
-    exact: whether a float32 operand is split into two TF32 numbers.
+  """Matmuls in a kernel; `exact` splits float32 operands into two TF32 numbers.
   """
   simulate: bool
   exact: bool = True
@@ -221,14 +210,7 @@ def _split(x):
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """Static sizes of a call.
-
-  Attributes:
-    batch, length, heads, width: B, L, H, Dh.
-    packed: whether q, k and v are one array.
-    rows, columns: size of a block. Attention cuts only the columns of values
-      into blocks.
-  """
+  """Sizes of a call and a block; attention cuts only columns of values."""
   batch: int
   length: int
   heads: int
@@ -367,7 +349,7 @@ def settled(x, n):
 
   x is an elementwise function of loaded values. Triton would compute it again
   in the layout of each operand that uses it, in all warps. A select by rows
-  prevents this; here it always takes x. n >= 0 is traced.
+  prevents this; here it always takes x.
   """
   return keep(_iota(x.shape[0]) + n >= 0, x)
 
@@ -378,10 +360,7 @@ def keep(valid, x):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Static parameters of a kernel, with the operation's options.
-
-  L has `parts` of `per_part` blocks of rows; the last may have fewer.
-  """
+  """Parameters of a kernel; L has `parts` of `per_part` blocks of rows."""
   shape: Shape
   parts: int
   per_part: int
@@ -400,11 +379,7 @@ class Plan:
 class Walk:
   """Position of a program, and its loop over the blocks of its part.
 
-  Attributes:
-    at: Place.
-    pair, part: number of the (b, h), and of the part among those of all pairs.
-    first, steps: first block of the part, and number of blocks.
-    block: block of columns, None if there is only one.
+  `pair` and `part` number the (b, h) and the parts of all pairs.
   """
 
   def __init__(self, plan, by_columns=False):

@@ -102,8 +102,8 @@ def doubled_sums(g):
   """Yields sums of log decays g [..., C, N] in blocks of 1, 2, 4, ... C rows.
 
   Each pair (since, until), like g, has the sums from the block's first row up
-  to and with each row, and from after each row to the block's end. C is a power
-  of 2. No two sums are subtracted, so a strong decay costs no precision.
+  to and with each row, and from after each row to the block's end. No two sums
+  are subtracted, so a strong decay costs no precision.
   """
   since, until, size = g, jnp.zeros_like(g), 1
   yield since, until
@@ -117,10 +117,7 @@ def doubled_sums(g):
 
 
 def states_before(factor_BxNxE, total_BxNxE, state_BxE, reverse):
-  """Returns the state before each of N parts of a scan, [B, N, E].
-
-  A part turns the state s before it into factor s + total.
-  """
+  """Returns the states before parts that turn s into factor s + total."""
   first = -1 if reverse else 0
   total = total_BxNxE.at[:, first].add(factor_BxNxE[:, first] * state_BxE)
 

@@ -9,15 +9,9 @@ from lra.kernels import call, checks, dispatch, xla
 
 
 class Inputs(NamedTuple):
-  """Arrays of a delta rule; zeros at masked tokens leave the state unchanged.
+  """Arrays of `delta_rule` (beta) or `general_delta_rule` (a and b).
 
-  Attributes:
-    q, k: [B, L, H, N].
-    v: [B, L, H, E].
-    beta: float32 [B, L, H]; None if `a` and `b` are given.
-    log_decay: float32 [B, L, H] or [B, L, H, N], or None.
-    a, b: [B, L, H, N], or None.
-    state: float32 [B, H, N, E] or None.
+  Zeros at masked tokens leave the state unchanged.
   """
   q: jax.Array
   k: jax.Array
@@ -47,7 +41,7 @@ def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
   Masked tokens leave the state unchanged; their outputs and gradients are
   exactly 0. Matmuls take operands in the dtype of q and sum in float32. Decays,
   states and the inverse of a chunk's matrix are float32. No exponential exceeds
-  1, whatever the decay.
+  1, whatever the decay. Errors are those of `linear_attention`.
 
   Args:
     q, k: [B, L, H, N], float32 or bfloat16.
@@ -58,16 +52,12 @@ def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
     reverse: whether to start from the last token.
     scale: a Python number.
     initial_state: float32 [B, H, N, E], the state before the first token that
-      is read; None = zeros. With `reverse` the last token is read first.
-    return_state: also return the state after all tokens.
+      is read; None = zeros.
+    return_state: also return the state after all tokens, in the same form.
     kernel: one of `kernels.OPS['delta']`, or 'auto'.
 
   Returns:
-    [B, L, H, E] in the dtype of q; with return_state (out, state), where the
-    state is float32 [B, H, N, E].
-
-  Raises:
-    ValueError: an argument has the wrong shape, dtype or value.
+    [B, L, H, E] in the dtype of q; with return_state (out, state).
   """
   checks.check_qkv(q, k, v, any_value_width=True)
   checks.check_float32('beta', beta, q.shape[:3], '[B, L, H]')
@@ -86,14 +76,8 @@ def general_delta_rule(q, k, v, a, b, *, log_decay=None, mask=None,
   The state is multiplied by a diagonal matrix plus one of rank 1, as in RWKV-7
   (arXiv 2503.14456, equation 17). There a is minus the normalised removal key,
   and b is this key times a rate for each channel. Here a reads the state before
-  the decay; in `delta_rule` k reads it after the decay.
-
-  Args:
-    q, k, v, log_decay, mask, reverse, scale, initial_state, return_state,
-      kernel: see `delta_rule`.
-    a, b: [B, L, H, N], of the dtype of q.
-
-  Returns and raises: see `delta_rule`.
+  the decay; in `delta_rule` k reads it after the decay. a and b are
+  [B, L, H, N], of the dtype of q; the rest is as in `delta_rule`.
   """
   checks.check_qkv(q, k, v, any_value_width=True)
   for name, x in (('a', a), ('b', b)):

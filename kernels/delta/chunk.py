@@ -3,9 +3,8 @@
 Both are built by doubling: from blocks of s rows to blocks of 2 s rows. A pair
 of rows j < i is computed when j is in the first half of a new block and i in
 the second. Its decay is a product of two: from j to the end of the first half,
-and from there to i. So every exponential is at most 1, and no two sums are
-subtracted. Nothing overflows, and a strong decay does not make later tokens
-less precise.
+and from there to i. So every exponential is at most 1, nothing overflows, and
+a strong decay does not make later tokens less precise.
 """
 
 import jax
@@ -21,21 +20,14 @@ _PAIRS = 'xrid,xkjd->xrkij'
 
 
 def decayed(rows, columns, log_decay):
-  """Returns decayed products of rows and columns, and sums of log decays.
+  """Returns decayed products of rows and columns, and `since` and `until`.
 
     P_ij = sum_d rows_id columns_jd exp(sum_(j < m <= i) log_decay_md),  j <= i
 
-  Args:
-    rows: [X, R, C, N] in the dtype of the matmuls; C is a power of 2.
-    columns: [X, K, C, N].
-    log_decay: float32 [X, C, N], or [X, C, 1] for one number in all channels,
-      or None for no decay.
-
-  Returns:
-    P: float32 [X, R, K, C, C], 0 for j > i.
-    since, until: float32 [X, C, N or 1], sums of the log decays: `since` from
-      the chunk's first row to row i, `until` from row i + 1 to the last row.
-      None without decay.
+  rows are [X, R, C, N], columns [X, K, C, N] in the dtype of the matmuls, and P
+  is float32 [X, R, K, C, C]. log_decay is float32 [X, C, N], or [X, C, 1] for
+  one number in all channels, or None for no decay. `since` and `until` are the
+  last `xla.doubled_sums`, None without decay.
   """
   if log_decay is None:
     return jnp.tril(xla.einsum(_PAIRS, rows, columns)), None, None
@@ -77,11 +69,7 @@ def _halves(x):
 
 
 def _join(diagonal, corner):
-  """Returns lower triangular blocks [X, ..., 2 s, 2 s].
-
-  `diagonal`, [2 X, ..., s, s], has both diagonal blocks of each; `corner`,
-  [X, ..., s, s], the lower left one.
-  """
+  """Returns [[top, 0], [corner, bottom]] of pairs of blocks in `diagonal`."""
   top, bottom = _halves(diagonal)
   return jnp.concatenate([
       jnp.concatenate([top, jnp.zeros_like(corner)], -1),

@@ -7,9 +7,9 @@ A chunk turns the state S before it into outputs O and the state S' after it:
 U has a row for each token. `_Chunks` holds the other factors. u and w contain
 the inverse of a triangular matrix: the WY form of Yang et al. 2024 (arXiv
 2406.06484, section 3.2) and, with decays, of arXiv 2412.06464, section 3.3.
-The factors of many chunks are computed at once. A scan over chunks then finds
-the states with two matmuls each. An outer loop over segments of 1,024 tokens
-saves only the states before them, and its backward pass recomputes a segment.
+A scan over chunks finds the states with two matmuls each. An outer loop over
+segments of 1,024 tokens saves only the states before them, and its backward
+pass recomputes a segment.
 """
 
 import functools
@@ -29,7 +29,6 @@ SEGMENT = 1024
 
 
 def forward(inputs, scale, save):
-  """Returns ((out, last state), None); JAX differentiates it."""
   del save
   x, state = inputs._replace(state=None), inputs.state
   batch, length, heads, width = x.v.shape
@@ -55,10 +54,7 @@ def forward(inputs, scale, save):
 
 
 class _Chunks(NamedTuple):
-  """Factors of all chunks of a segment, each array [n, B, H, ...].
-
-  In the results of `_delta` and `_general` one axis stands for the first three.
-  """
+  """Factors of all chunks of a segment, each array [n, B, H, ...]."""
   u: jax.Array
   w: jax.Array
   k: jax.Array

@@ -8,8 +8,6 @@ tokens once. XLA sums the dW of the programs in a fixed order. Matmuls of
 float32 are single TF32 matmuls, XLA's default on these devices.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
@@ -43,7 +41,7 @@ def supported(ins, outs, dtype):
 def gradients(x, w_KxM, dy):
   """Returns the gradients of x W: (dx in the dtype of x, dW float32 [K, M]).
 
-  x is [..., K], W [K, M] and dy [..., M], all float32 or all bfloat16.
+  x is [..., K] and dy [..., M], all float32 or all bfloat16.
   """
   x_NxK = triton.rows(x)
   (n, ins), outs = x_NxK.shape, w_KxM.shape[1]
@@ -55,13 +53,12 @@ def gradients(x, w_KxM, dy):
   interpret = dispatch.interpret_params()
   tools = Tools(interpret is not None, exact=False)
   plan = Plan(shape, parts, per_part, (of_dy, of_w), tools)
-  like = functools.partial(dispatch.like, x_NxK)
   found = triton.call(
-      'dense_gradients', functools.partial(_gradients, plan=plan),
+      'dense_gradients', _gradients,
       {'x': x_NxK, 'w': w_KxM, 'dy': triton.rows(dy)},
-      {'dx': like(x_NxK.shape, x_NxK.dtype),
-       'dw': like((parts * ins, outs), jnp.float32)},
-      grid=(1, parts, 1), warps=WARPS, stages=2, interpret=interpret)
+      {'dx': (x_NxK.shape, x_NxK.dtype),
+       'dw': ((parts * ins, outs), jnp.float32)},
+      grid=(1, parts, 1), warps=WARPS, stages=2, interpret=interpret, plan=plan)
   dw_KxM = found['dw'].reshape(parts, ins, outs).sum(0)
   return found['dx'].reshape(x.shape), dw_KxM
 

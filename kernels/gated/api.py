@@ -36,7 +36,8 @@ def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
   Masked tokens leave the state unchanged; their outputs and gradients are
   exactly 0. A sequence may be split in two without changing the result, if the
   second part starts from the state of the first. Matmuls take operands in the
-  dtype of q and sum in float32; gates and states are float32.
+  dtype of q and sum in float32; gates and states are float32. Errors are those
+  of `linear_attention`.
 
   Args:
     q, k: [B, L, G, N], float32 or bfloat16. G divides H: groups of H / G
@@ -49,17 +50,12 @@ def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
     mask: bool [B, L], True = token; None = all True. No gradient.
     reverse: whether to start from the last token: S_(t+1) in place of S_(t-1).
     initial_state: S before the first token that is read, float32
-      [B, H, N, E]; None = zeros. With `reverse` the last token is read first.
+      [B, H, N, E]; None = zeros.
     return_state: also return the state after all tokens.
-    kernel: one of `kernels.OPS['gated']`, or 'auto': a kernel for this device
-      if it supports the operands, else 'xla'.
+    kernel: one of `kernels.OPS['gated']`, or 'auto'.
 
   Returns:
     o, [B, L, H, E] in the dtype of q; with return_state (o, state).
-
-  Raises:
-    ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_gated(q, k, v, log_decay)
   checks.check_mask(mask, q)

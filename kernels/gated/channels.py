@@ -40,11 +40,7 @@ def chunk():
 
 
 class Decays(NamedTuple):
-  """Sums of log decays: `xla.doubled_sums` of [B, N, H, C, D].
-
-  Attributes:
-    since, until: for blocks of 1, 2, 4, ... C rows.
-    total: sums of the chunks, [B, N, H, D].
+  """Sums of log decays: `xla.doubled_sums`, and those of chunks, [B, N, H, D].
   """
   since: tuple
   until: tuple
@@ -53,8 +49,7 @@ class Decays(NamedTuple):
   def halves(self):
     """Yields (h, factors of queries, factors of keys) for blocks of 2 h rows.
 
-    Factors are [X, h, D]: of queries in the second half of each block, of keys
-    in the first half.
+    They are [X, h, D], for queries in the second half, keys in the first.
     """
     for n, (since, until) in enumerate(zip(self.since[:-1], self.until[:-1],
                                            strict=True)):
@@ -120,7 +115,6 @@ def gradients(q, k, v, decay, before, dafter, do):
 
 
 def _block_weights(q, k, v, within):
-  """Returns blocks of q and k, and their weights in the dtype of v."""
   q_b, k_b = (_blocks(x.astype(jnp.float32), within.shape[1]) for x in (q, k))
   weights = (q_b[:, :, None] * k_b[:, None] * within).sum(-1).astype(v.dtype)
   return q_b, k_b, weights
@@ -138,8 +132,6 @@ def _block_gradients(q, k, v, decay, do):
 
 
 def _half_gradients(q, k, v, decay, do):
-  """Returns the gradients of q, k, v from pairs in different smallest blocks.
-  """
   dtype, (dq, dk, dv) = v.dtype, (
       jnp.zeros(x.shape, jnp.float32) for x in (q, k, v))
   for h, to_q, to_k in decay.halves():

@@ -89,16 +89,10 @@ def backward(inputs, saved, cotangents, options):
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-  """Sizes of a call.
+  """Sizes of a call; `width` and `value_width` are D and E.
 
-  Attributes:
-    batch, length, num_heads: B, L, H.
-    width, value_width: D and E, widths of a head's keys and values.
-    groups, shared: groups of heads in a block; heads of a group, which share
-      queries and keys.
-    rows: tokens of a block.
-    dtype: dtype of q.
-    back: whether blocks go last to first.
+  A block has `groups` groups of `shared` heads, which share queries and keys,
+  and `rows` tokens. With `back`, blocks go last to first.
   """
   batch: int
   length: int

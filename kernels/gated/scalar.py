@@ -29,12 +29,7 @@ def chunk():
 
 
 class Decays(NamedTuple):
-  """Sums of log decays, float32.
-
-  Attributes:
-    since: sums from the start of the chunk up to each row, [B, N, H, C].
-    total: sums of the chunks, [B, N, H, 1].
-  """
+  """Sums of log decays up to each row, [B, N, H, C], and of chunks, [.., 1]."""
   since: jax.Array
   total: jax.Array
 
@@ -79,8 +74,7 @@ def outputs(q, k, v, decay, before):
 def gradients(q, k, v, decay, before, dafter, do):
   """Returns float32 gradients of q, k, v and the log decays.
 
-  `before` is the state before each chunk, `dafter` the gradient of the state
-  after it, `do` the gradient of the outputs.
+  `before` is the state before each chunk, `dafter` the gradient after it.
   """
   dtype = v.dtype
   within, start, end = decay.within(), decay.from_start(), decay.to_end()
@@ -108,8 +102,7 @@ def behind(dc):
 
 
 def _grouped(x, like):
-  """Splits the axis of heads into groups: [B, N, H, ...] -> [B, N, G, R, ...].
-  """
+  """Splits the axis of heads into groups: [B, N, G, R, ...]."""
   return x.reshape(*like.shape[:3], -1, *x.shape[3:])
 
 

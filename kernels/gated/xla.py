@@ -1,9 +1,7 @@
 """Gated linear attention in plain XLA: chunks, no loop over tokens.
 
 `scalar` and `channels` have the formulas of a chunk, for the two kinds of
-gates. This module computes the states between chunks.
-
-The forward pass saves the states before the segments, and the backward pass
+gates. The forward pass saves the states before segments, and the backward pass
 recomputes the rest. The gradient of a log decay is a sum over its chunk, plus
 the product of the state behind the chunk with the gradient of this state. A sum
 over the whole sequence would lose precision.
@@ -89,9 +87,7 @@ def _write(plan, arrays, n, parts):
 def _states(state, added_BxNxHxDxE, total_BxNxHxM):
   """Returns the states before all chunks, [B, N, H, D, E], and the last one.
 
-    S_(n + 1) = exp(total_n) S_n + added_n
-
-  M is 1 or D. One matmul sums over earlier chunks.
+    S_(n + 1) = exp(total_n) S_n + added_n,  total [B, N, H, 1 or D]
   """
   first = jnp.concatenate([state[:, None], added_BxNxHxDxE[:, :-1]], axis=1)
   # exp(-104) is 0 in float32. Sums of lower log decays would be less exact.

@@ -23,12 +23,7 @@ def supported(shape, dtype, state=False):
 class Plan:
   """Static parameters of a call with q of `shape` (B, L, H, Dh).
 
-  Attributes:
-    parts: number of parts of L.
-    per_part: pairs of chunks in a part; the last part may have fewer.
-    scale: factor of the result.
-    silu: whether to apply SiLU to q, k and v first.
-    interpret: the interpreter's parameters or None.
+  L has `parts` parts of `per_part` pairs of chunks; the last may have fewer.
   """
   shape: tuple
   parts: int

@@ -21,9 +21,8 @@ from lra.kernels.lightning.pallas_gpu_chunk import Chunk, Decay
 def run(inputs, saved, do, after, plan):
   """Returns gradients like `inputs`.
 
-  `saved` is the state before every pair. `after`, float32
-  [B, H, parts, Dh, Dh], is the gradient of the state after every part; None =
-  zeros, only allowed with one part.
+  `after` is the gradient of the state after every part; None = zeros, only with
+  one part.
   """
   b, _, h, d = plan.shape
   tight = _tight(plan, inputs.bias is not None)
@@ -158,10 +157,7 @@ class _Block:
     self.rows = tools.index()
 
   def number(self, step):
-    """Returns the number of the chunk of a step.
-
-    If L has an odd number of chunks, the last pair ends with an empty one.
-    """
+    """Returns the chunk of a step; of an odd number, the last is empty."""
     return 2 * (self.first + self.pairs) - 1 - step
 
   def _fetch(self, step, slot):

@@ -19,10 +19,7 @@ from lra.kernels.linear import features
 
 
 class Chunk:
-  """One step of a block's loop: chunk t, of pair p, from the end.
-
-  `upper` is whether this is the later chunk of a pair.
-  """
+  """Chunk t from the end, of pair p; `upper` for the later chunk of a pair."""
 
   def __init__(self, block, p, t, upper):
     self.block, self.p, self.t, self.upper = block, p, t, upper
@@ -139,9 +136,8 @@ class Chunk:
     return self.tools.load(self.block.mask(slot), hopper.ROWS)
 
   def _take(self, tiles, full, slot, operands):
-    """Waits for the two tensors of a slot, applies SiLU, zeroes masked rows.
+    """Waits for the two tensors of a slot; SiLU for `operands`, 0 in masked rows.
 
-    `operands` lists the indices (0, 1) of the tensors that get SiLU.
     """
     plgpu.barrier_wait(full.at[slot])
     if not self._changes():
@@ -240,8 +236,7 @@ class Chunk:
 class Decay:
   """`chunks.within` and `chunks.from_start` of a tile, times the scale.
 
-  If `kept`, they stay in registers, 34 per thread; otherwise every chunk
-  recomputes them.
+  If `kept`, they stay in registers, 34 per thread.
   """
 
   def __init__(self, tools, slope, scale, kept):

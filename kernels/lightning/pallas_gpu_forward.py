@@ -23,9 +23,7 @@ STAGES = 3
 def run(q, k, v, mask, slopes, before, return_state, save, plan):
   """Returns (out, final state or None, saved states or None).
 
-  q, k, v are arrays or `hopper_call.Heads`. `before`, float32
-  [B, H, parts, Dh, Dh], is the state before every part; None = zeros, only
-  allowed with one part.
+  `before` is the state before every part; None = zeros, only with one part.
   """
   b, length, h, d = plan.shape
   w = plan.warpgroups

@@ -86,8 +86,7 @@ def backward(inputs, saved, cotangents, options):
 
 
 def _plan(inputs, options):
-  """Returns (`Inputs`, `_Steps`); unpacks inputs that are too wide packed.
-  """
+  """Returns (`Inputs`, `_Steps`); unpacks inputs too wide packed."""
   _, _, h, d = inputs.shape
   fits = h * d <= MAX_ROW and h * d * d <= MAX_STATE and h <= tpu.MAX_HEADS
   wide = inputs.packed and fits
@@ -108,8 +107,7 @@ def _joined(first, second):
 class _Steps(tpu.Steps):
   """The walk over the chunks of a block.
 
-  The first axis of a grid, i, counts sequences, or parts of one sequence. The
-  grid starts at the part `part`.
+  The first axis of a grid counts sequences, or parts of one from `part` on.
   """
   part: int = 0
 
@@ -178,10 +176,7 @@ class _Steps(tpu.Steps):
     return rows, valid, length
 
   def decays(self, slope, length):
-    """Returns (scale * `chunks.from_start`, `chunks.to_end`, `chunks.over`).
-
-    The first two are columns [C, 1], the third is one number.
-    """
+    """Returns (scale * `chunks.from_start`, `chunks.to_end`, `chunks.over`)."""
     i = lax.broadcasted_iota(jnp.int32, (self.chunk, 1), 0)
     start = chunks.from_start(slope, i) * self.options.scale
     return start, chunks.to_end(slope, i, length), chunks.over(slope, length)
@@ -209,16 +204,11 @@ class _Steps(tpu.Steps):
 
 def _call(steps, kernel, inputs, where, names, ins, outs, *, entries, products,
           states=0):
-  """Calls `lra.kernels.tpu.call` with scratch memory for decays and states.
+  """Calls `tpu.call` with scratch memory for decays and states.
 
-  Args:
-    steps, kernel: `_Steps`; function of the references and `steps`.
-    inputs, where: `Inputs`; function from a point of the grid to a block.
-    names, ins: the needed ones of q, k and v; further operands.
-    outs: see `lra.kernels.tpu.call`.
-    entries: number of sequences, or of parts of one.
-    products: number of matmuls per chunk.
-    states: number of states in scratch memory besides the running one.
+  `names` are the needed ones of q, k and v. The grid has `entries` sequences,
+  or parts of one. `products` is the number of matmuls per chunk, `states` the
+  number of states in scratch memory besides the running one.
   """
   t = steps.tiles
   # Slopes are read as scalars, with two axes, so that vmap can add a third.

@@ -15,7 +15,6 @@ to the state are computed first. That reads 2 more tensors in each pass.
 """
 
 import dataclasses
-import functools
 
 import jax.numpy as jnp
 
@@ -29,10 +28,7 @@ def supported(shape, dtype, state=False):
 
 
 def forward(inputs, options, save):
-  """Saves states in the dtype of q, before blocks of rows or before parts.
-
-  Those before blocks are for a kernel that computes all gradients.
-  """
+  """Saves states before blocks for one gradient kernel, or before parts."""
   call = _Call(inputs, options)
   first, blocks = call.before(), save and call.size.together == 'qkv'
   outs = call('o', first, last=options.return_state, save=blocks)
@@ -67,14 +63,9 @@ def backward(inputs, saved, cotangents, options):
 
 @dataclasses.dataclass(frozen=True)
 class _Size:
-  """Sizes of a program.
+  """Sizes of a program; a matmul sums over `depth` columns of q, k and v.
 
-  Attributes:
-    rows, columns: rows and columns of a block.
-    depth: columns of q, k and v that a matmul sums over at a time.
-    warps, stages: warps and pipeline stages of a kernel with one result.
-    together: gradients that one kernel computes: 'qkv', 'kv' or ''.
-    together_warps: warps of that kernel.
+  `together` are the gradients that one kernel computes, 'qkv', 'kv' or ''.
   """
   rows: int
   columns: int
@@ -143,10 +134,9 @@ class _Call:
                taken=None):
     """Runs a pass of `pallas_triton_walk.PASSES`; returns a dict of results.
 
-    `first`, float32 [B, H, parts, Dh, Dh] or None for zeros, is the state at
-    the start of each part. The results are 'rows', 'last' (states at the ends
-    of parts), 'saved' (states before all blocks) and 'dbias', as far as asked.
-    `taken` is a packed array into which 'rows' is written, or None.
+    `first` is the state at the start of each part. The results are 'rows', 'last'
+    (states at the ends of parts), 'saved' (states before all blocks) and 'dbias',
+    as far as asked. `taken` is a packed array into which 'rows' is written.
     """
     inputs, size = self.inputs, self.size
     this = pallas_triton_walk.PASSES[which]
@@ -157,16 +147,15 @@ class _Call:
     dbias = rows and this.out and inputs.bias is not None
     outs = self._run(
         f'lightning_{which}' if rows else f'lightning_{which}_states',
-        functools.partial(pallas_triton_walk.walk, which=which,
-                          depth=size.depth),
-        size.warps,
+        pallas_triton_walk.walk, size.warps,
         {**{n: x if n in names else None for n, x in self.arrays.items()},
          'first': first, 'taken': taken if packed else None},
         {'rows': self._rows_like(packed) if rows else None,
          'last': self._states() if last else None,
          'saved': self._saved() if save else None,
          'dbias': self._sums() if dbias else None},
-        alias=('taken', 'rows') if packed and taken is not None else ())
+        alias=('taken', 'rows') if packed and taken is not None else (),
+        which=which, depth=size.depth)
     if dbias:
       outs['dbias'] = jnp.sum(outs['dbias'], axis=(0, 2))
     return outs
@@ -174,35 +163,34 @@ class _Call:
   def together(self, after, saved=None, taken=None):
     """Returns (rows, sums, last) of the gradients that one kernel computes.
 
-    They are an array for each gradient or, if packed, one for all; a sum for
-    the bias for each; and dS before every part, or None. `after` is dS after
-    every part or None, `saved` S before every block, for dq. For packed inputs
-    `taken` holds dq already.
+    They are an array for each gradient or, if packed, one for all; sums for the
+    bias; and dS before every part. `after` is dS after every part, `saved` S
+    before every block, for dq. For packed inputs `taken` holds dq already.
     """
     inputs, names = self.inputs, self.size.together
     packed = inputs.packed
     apart = [] if packed else [f'd{x}' for x in names]
     outs = self._run(
         'lightning_gradients',
-        functools.partial(pallas_triton_gradients.gradients, names=names),
-        self.size.together_warps,
+        pallas_triton_gradients.gradients, self.size.together_warps,
         {**self.arrays, 'first': after, 'saved': saved,
          'taken': taken if packed else None},
         {**{n: self._rows_like() for n in apart},
          'rows': self._rows_like(packed) if packed else None,
          'last': None if inputs.state is None else self._states(),
          'dbias': None if inputs.bias is None else self._sums(len(names))},
-        alias=('taken', 'rows') if packed and taken is not None else ())
+        alias=('taken', 'rows') if packed and taken is not None else (),
+        names=names)
     sums = ()
     if inputs.bias is not None:
       sums = jnp.moveaxis(jnp.sum(outs['dbias'], axis=(0, 2)), 1, 0)
     return tuple(outs[n] for n in apart or ['rows']), sums, outs['last']
 
-  def _run(self, name, kernel, warps, ins, outs, alias=()):
+  def _run(self, name, kernel, warps, ins, outs, **options):
     grid = self.programs, self.plan.parts, self.inputs.shape[0]
-    return triton.run(name, kernel, self.plan, self.inputs,
-                      triton.flat_mask(self.inputs), ins, outs, grid=grid,
-                      warps=warps, stages=self.size.stages, alias=alias)
+    return triton.run(name, kernel, self.plan, self.inputs, ins, outs,
+                      grid=grid, warps=warps, stages=self.size.stages,
+                      **options)
 
   def _rows_like(self, packed=False):
     b, length, h, d = self.inputs.shape

@@ -22,18 +22,12 @@ from lra.kernels.triton import Walk, settled, zeros
 
 
 def gradients(ins, outs, *, plan, names):
-  """Computes the gradients of `names` over a part, and dS before it.
+  """Computes the gradients of `names`, 'qkv' or 'kv', and dS before a part.
 
-  `names` is 'qkv', or 'kv' for those of k and v alone. Blocks of the plan have
-  all columns.
-
-  Inputs: 'q', 'k', 'v', 'do', 'mask' and 'slopes'.
-    first: float32 [B H parts Dh, Dh], dS after every part, or None.
-    saved: [B H blocks Dh, Dh], S before every block, for dq.
-  Outputs, each of which may be None:
-    rows, or dq, dk, dv: all results in the columns of one array, or separate.
-    last: dS before every part, in the form of `first`.
-    dbias: [B H parts N, Dh], sums of the N results.
+  Blocks of the plan have all columns. Further inputs are `first`, dS after
+  every part, and `saved`, S before every block, for dq. Outputs, each of which
+  may be None, are `rows` or dq, dk, dv; `last`, dS before every part; `dbias`,
+  [B H parts N, Dh], sums of the N results.
   """
   walk = Walk(plan)
   at, shape, dot = walk.at, plan.shape, plan.tools.dot

@@ -50,14 +50,11 @@ PASSES = {'o': Pass('q', 'k', 'v', '', False, False),
 def walk(ins, outs, *, plan, which, depth):
   """Computes a pass of `PASSES`, or only its state.
 
-  Inputs: 'q', 'k', 'v' and 'do', as far as needed, 'mask' and 'slopes'.
-    first: float32 [B H parts Dh, Dh], state at the start of each part, or None.
-  Outputs, each of which may be None:
-    rows: the result.
-    last: the state at the end of each part, in the form of `first`.
-    saved: [B H blocks Dh, Dh], the state before every block, only for 'o'.
-    dbias: [B H parts, Dh], the sums of the result.
-  `depth` is the number of columns of x and y that a matmul sums over at a time.
+  Further input: `first`, float32 [B H parts Dh, Dh], state at the start of each
+  part. Outputs, each of which may be None: `rows`; `last`, the states at the
+  ends of parts; `saved`, [B H blocks Dh, Dh], the state before every block,
+  only for 'o'; `dbias`, [B H parts, Dh], the sums of the result. A matmul sums
+  over `depth` columns of x and y at a time.
   """
   this = PASSES[which]
   program = Walk(plan, by_columns=True)
@@ -155,12 +152,9 @@ def _silu_slope(x):
 def decays(slopes_ref, at, n, scale):
   """Returns the decays of block n of rows, a `_Kept` or a `_Fresh`.
 
-  If r rows of the block exist, the members are
-    start: scale exp(-s (i + 1)), weight of the state before the block in row i;
-    end: exp(-s (r - 1 - i)), weight of row i in the state after the block;
-    over(): exp(-s r), weight of the state before in the state after;
-    within(back): scale exp(-s |i - j|) if row i sees row j, else 0. Rows see
-      earlier rows, or with `back` later rows.
+  If r rows of the block exist, `start` is scale exp(-s (i + 1)), `end`
+  exp(-s (r - 1 - i)), `over()` exp(-s r), and `within(back)` scale
+  exp(-s |i - j|) if row i sees row j, an earlier row or with `back` a later.
   """
   # The slope is loaded for every block, or Triton would keep the decays in
   # registers.

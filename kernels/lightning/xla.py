@@ -108,10 +108,9 @@ def _states(chunk, rows, slopes, state, kv_BxNxHxDxE):
 
 
 def of_segments(inputs, options, segment_ids, num_segments):
-  """Computes attention within segments: several sequences in each row.
+  """Returns (out, states [B, N, ...] or None) of segments in each row.
 
-  Returns out [B, L, H, Dh], and the state after every segment [B, N, H, Dh, Dh]
-  or None. Autodiff computes gradients. See `lra.kernels.segments.chunks`.
+  Autodiff computes gradients. See `lra.kernels.segments.chunks`.
   """
   q, k, v = inputs.apart()
   dtype, slopes_H = q.dtype, inputs.slopes

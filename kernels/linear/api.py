@@ -37,21 +37,17 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
     normalize: False leaves out the division.
     scale, eps: Python numbers, 1 and 1e-6 by default.
     initial_state: (S_0, z_0), float32 [B, H, Dh, E] and [B, H, Dh], sums over
-      earlier tokens, as a tuple or list; only S_0 without `normalize`; None =
-      zeros.
+      earlier tokens; only S_0 without `normalize`; None = zeros.
     return_state: also return (S, z), or S alone, in the same form.
     segment_ids: int32 [B, L] or None. Tokens see only tokens of their own id,
-      so a row may hold several adjacent sequences. Ids are 0 to N - 1, and
-      tokens of one id must be adjacent. Other ids, such as -1, mark padding,
-      which acts as masked. The cost depends only on L and N. Plain XLA only.
+      so a row may hold several adjacent sequences. Ids are 0 to N - 1; others,
+      such as -1, mark padding, which acts as masked. Plain XLA only.
     num_segments: N, an int; with it states have an axis N after B.
     sequence: a `lra.kernels.sequence.Sequence` if the tokens are one device's
-      part of longer sequences, as `lra.kernels.sharded` splits them. States and
-      segments are not possible then.
+      part of longer sequences. States and segments are not possible then.
 
   Returns:
-    [B, L, H, E], the shape of v, in the dtype of q; with return_state
-    (out, state).
+    [B, L, H, E] in the dtype of q; with return_state (out, state).
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
@@ -63,13 +59,10 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
 def linear_attention_packed(qkv, *, bias=None, kernel='auto', **options):
   """Computes `linear_attention` of q, k and v in one array, without copies.
 
-  Args:
-    qkv: [B, L, 3, H, Dh], as one matmul x W with W [D, 3, H, Dh] makes it.
-    bias: float32 [3, H, Dh] or None, already added to qkv. It changes no
-      result. Kernels compute its gradient, the sum of the gradient of qkv over
-      tokens. Add `stop_gradient(bias)` to the matmul, or this gradient is
-      counted twice.
-    kernel, **options: see `linear_attention`.
+  `qkv` is [B, L, 3, H, Dh], as one matmul x W with W [D, 3, H, Dh] makes it.
+  `bias`, float32 [3, H, Dh] or None, is already added to it and changes no
+  result. Kernels compute its gradient, the sum of the gradient of qkv over
+  tokens. Add `stop_gradient(bias)` to the matmul, or it is counted twice.
   """
   return _call(_linear, (qkv,), kernel, options, bias)
 
@@ -80,20 +73,14 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
     out_i = scale * q_i S,  S = S_0 + sum_j k_j^T v_j
 
   This is softmax attention without the softmax; k^T v is computed first. It is
-  not causal. Errors are those of `linear_attention`.
+  not causal. Arguments and errors are those of `linear_attention`, except:
 
   Args:
-    q, k, v, kernel, mask, segment_ids, num_segments, sequence: see
-      `linear_attention`. v must have the width Dh of q.
+    v: [B, L, H, Dh], like q.
     scale: a Python number; None = L**-0.5. L counts masked tokens, all segments
       of a row and, with `sequence`, the tokens on all devices.
-    initial_state: S_0, float32 [B, H, Dh, Dh], the sum over earlier tokens;
-      None = zeros.
+    initial_state: S_0, float32 [B, H, Dh, Dh]; None = zeros.
     return_state: also return S.
-
-  Returns:
-    [B, L, H, Dh] in the dtype of q; with return_state (out, S), where S is
-    float32 [B, H, Dh, Dh].
   """
   return _call(_simpletron, (q, k, v), kernel, options)
 
@@ -111,23 +98,17 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
   This is causal linear attention with one decay per head. Masked tokens add
   nothing to the state, which still decays over them; their outputs and
   gradients are exactly 0. A sequence may be split in two without changing the
-  result, if the second part starts from the state of the first. Errors are
-  those of `linear_attention`.
+  result, if the second part starts from the state of the first. Arguments and
+  errors are those of `linear_attention`, except:
 
   Args:
-    q, k, v, kernel, mask, segment_ids, num_segments, sequence: see
-      `linear_attention`. v must have the width Dh of q.
+    v: [B, L, H, Dh], like q.
     slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient. From
       about 104 on a token sees only itself: exp(-slope) is 0 in float32.
-    scale: a Python number, 1 by default.
     activation: applied to q, k and v first: 'identity', the default, or
       'silu' (x sigmoid(x)), which kernels apply when they load them.
     initial_state: float32 [B, H, Dh, Dh] (key by value width), None = zeros.
     return_state: also return the state after the last token.
-
-  Returns:
-    [B, L, H, Dh] in the dtype of q; with return_state (out, state), where the
-    state is float32 [B, H, Dh, Dh].
   """
   return _call(_lightning, (q, k, v), kernel, options)
 

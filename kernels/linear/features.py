@@ -43,10 +43,7 @@ def silu(x):
 
 
 def silu_slope(x):
-  """Returns silu'(x) = s (1 + x (1 - s)), with s = sigmoid(x).
-
-  The terms are in the order that needs the fewest registers.
-  """
+  """Returns silu'(x), in the order that needs the fewest registers."""
   x = x.astype(jnp.float32)
   part = _sigmoid(x)
   return part + part * (x - x * part)

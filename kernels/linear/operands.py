@@ -11,8 +11,6 @@ from lra.kernels import xla
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Options compiled into a program; `activation` is for lightning attention.
-  """
   feature_map: str = 'elu1'
   normalize: bool = True
   activation: str = 'identity'
@@ -27,9 +25,8 @@ class Inputs(NamedTuple):
 
   Attributes:
     arrays: (q, k, v), each [B, L, H, Dh]; or (qkv,), [B, L, 3, H, Dh].
-    bias: float32 [3, H, Dh] or None. A projection has already added this bias
-      to q, k and v. Backward kernels sum its gradient, which saves a separate
-      pass over the gradients of q, k and v.
+    bias: float32 [3, H, Dh] or None. A projection has already added it.
+      Backward kernels sum its gradient, which saves a pass over gradients.
     mask: bool [B, L] or None.
     slopes: float32 [H] for lightning attention, else None.
     state: state before the first token, or None. It is float32 [B, H, Dh, Dh],
@@ -63,7 +60,7 @@ class Inputs(NamedTuple):
   def with_variable_bias(self):
     """Makes the arrays depend on the bias, without changing their values.
 
-    Autodiff in plain XLA then computes the gradient of the bias.
+    Autodiff in plain XLA then computes its gradient.
     """
     if self.bias is None:
       return self
@@ -80,8 +77,7 @@ class Inputs(NamedTuple):
   def activated(self):
     """Applies SiLU to q, k and v outside the kernel, where autodiff handles it.
 
-    SiLU and its gradient are computed in float32 and rounded once, like in the
-    kernels.
+    Both are computed in float32 and rounded once, like in the kernels.
     """
     exact = tuple(x.astype(jnp.float32) for x in self.arrays)
     whole = self._replace(arrays=exact).with_variable_bias().masked()
@@ -91,8 +87,7 @@ class Inputs(NamedTuple):
   def gradients(self, arrays, bias=None, state=None):
     """Returns gradients in the form of these inputs.
 
-    `arrays` has three gradients [B, L, H, Dh], or one [B, L, 3, H, Dh]. `bias`
-    is None if the kernel has not computed its gradient.
+    `arrays` has three gradients or one packed. Without `bias`, it is summed.
     """
     if self.bias is not None and bias is None:
       sums = [x.sum((0, 1), dtype=jnp.float32) for x in arrays]

@@ -53,10 +53,7 @@ def backward(inputs, saved, cotangents, options):
 
 
 def _sweeps(steps, inputs, save):
-  """Computes both sweeps in one kernel.
-
-  Returns (out, S, S in the dtype of q, z); None for results not needed.
-  """
+  """Returns (out, S, S in the dtype of q, z); None for results not needed."""
   tiles, options, dtype = steps.tiles, steps.options, steps.dtype
   last = tiles.blocks - 1
   like = functools.partial(dispatch.like, inputs.arrays[0])

@@ -11,10 +11,9 @@ from lra.kernels.linear import features
 
 @dataclasses.dataclass(frozen=True)
 class Steps(tpu.Steps):
-  """Operations on a block, for all kernels.
+  """Operations on a block of the sequence, for all kernels.
 
-  `block` is the number of the block in its sequence. kv, z, dkv, dz are
-  references of float32 sums: [heads, Dh, Dh] and [heads, 1, Dh].
+  kv, z, dkv, dz are references of float32 sums, [heads, Dh or 1, Dh].
   """
 
   def phi(self, x):
@@ -72,10 +71,7 @@ class Steps(tpu.Steps):
         self.write(outs, 0, h, dq)
 
   def finish(self, sums, gradients):
-    """Backward: multiplies dS and dz by the scale, adds the final gradients.
-
-    The results are also the gradients of the initial state.
-    """
+    """Backward: scales dS and dz, adds the final state's gradients."""
     for ref, last in zip(sums, gradients, strict=True):
       total = ref[...] * self.options.scale
       ref[...] = total if last is None else total + last[0]
@@ -116,9 +112,7 @@ def plan(inputs, options):
 
 
 def pair(state, options):
-  """Splits a public state into S [B, H, Dh, Dh] and z [B, H, 1, Dh].
-
-  Parts that the state lacks are None.
+  """Splits a public state into S and z [B, H, 1, Dh]; missing parts are None.
   """
   if state is None:
     return None, None
@@ -132,10 +126,7 @@ def unpaired(kv, z, options):
 
 
 def call(steps, kernel, ins, outs, *, grid, semantics, products):
-  """Calls `lra.kernels.tpu.call` with scratch memory for S and z.
-
-  `products` is the work of the kernel in units of B L H Dh Dh multiplications.
-  """
+  """Calls `tpu.call` with scratch memory; `products` times B L H Dh Dh."""
   t = steps.tiles
   tokens = t.batch * t.length * t.num_heads * t.width
   return tpu.call(

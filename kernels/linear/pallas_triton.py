@@ -7,7 +7,6 @@ backward pass then reads or writes 9 tensors.
 """
 
 import dataclasses
-import functools
 
 import jax.numpy as jnp
 
@@ -93,23 +92,20 @@ class _Call:
   def __init__(self, inputs, options):
     self.inputs, self.options = inputs, options
     self.b, self.length, self.h, self.d = inputs.shape
-    self.mask = triton.flat_mask(inputs)
 
   def sums(self, x, y, z, names):
-    """Returns sums of x^T y and of x (or None) over each part of L.
-
-    Shapes are [B, H, parts, Dh, Dh] and [B, H, parts, Dh].
-    """
+    """Returns sums of x^T y and of x (or None) over each part of L."""
     size = _size('sums', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, by_columns=True)
     scale = 1.0
     if z is None and names[0] == 'q':
       scale = self.options.scale
     total = self.options.normalize and z is None
-    kernel = functools.partial(rows.sums, names=names, scale=scale)
-    outs = self._run('sums', kernel, plan, grid, size, {'x': x, 'y': y, 'z': z},
+    outs = self._run('sums', rows.sums, plan, grid, size,
+                     {'x': x, 'y': y, 'z': z},
                      {'xy': self._states(plan),
-                      'total': self._vectors(plan) if total else None})
+                      'total': self._vectors(plan) if total else None},
+                     names=names, scale=scale)
     return outs['xy'], outs['total']
 
   def outputs(self, q, kv, z):
@@ -120,11 +116,7 @@ class _Call:
     return outs['o']
 
   def query_gradients(self, q, do, kv, z):
-    """Returns dq, dS, dz, and the sum of dq for the bias.
-
-    dS is None if a separate kernel computes it. For packed inputs dq is one of
-    three gradients in an array.
-    """
+    """Returns dq, dS (None if computed separately), dz, the sum of dq."""
     size = _size('query_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size)
     whole = plan.shape.column_blocks == 1
@@ -144,8 +136,7 @@ class _Call:
   def key_gradients(self, k, v, dkv, dz, taken):
     """Returns dk, dv, and float32 [2, H, Dh] for the bias.
 
-    `taken` is None or a packed array that holds dq, into which they are
-    written.
+    They are written into `taken`, a packed array that holds dq, if given.
     """
     size = _size('key_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
@@ -179,10 +170,9 @@ class _Call:
     plan = triton.Plan(shape, parts, per_part, self.options, tools)
     return plan, (programs, parts, self.b)
 
-  def _run(self, name, kernel, plan, grid, size, ins, outs, alias=()):
-    return triton.run(name, kernel, plan, self.inputs, self.mask, ins, outs,
-                      grid=grid, warps=size.warps, stages=size.stages,
-                      alias=alias)
+  def _run(self, name, kernel, plan, grid, size, ins, outs, alias=(), **more):
+    return triton.run(name, kernel, plan, self.inputs, ins, outs, grid=grid,
+                      warps=size.warps, stages=size.stages, alias=alias, **more)
 
   def _rows(self, count):
     shape = self.b * self.length, count * self.h * self.d

@@ -111,11 +111,8 @@ class _Order:
 
   `inward` takes arrays [B, L, H, D] to this order and sets masked tokens to 0,
   `outward` takes them back. The order is [B, H, L, D] on a CPU without a
-  feature map, else [B, L, H, D].
-
-  Attributes:
-    tokens: the axis of L in this order.
-    letters: letters of the first three axes in this order, for einsum.
+  feature map, else [B, L, H, D]. `tokens` is the axis of L, `letters` are those
+  of the first three axes for einsum.
   """
 
   def __init__(self, inputs, options):
@@ -211,10 +208,9 @@ def _flat(x_BxLxHxD):
 
 
 def of_segments(inputs, options, segment_ids, num_segments):
-  """Computes attention within segments: several sequences in each row.
+  """Returns (out, states [B, N, ...] or None) of segments in each row.
 
-  Returns out [B, L, H, E], and states with an axis N of segments after B, or
-  None. Autodiff computes gradients. See `lra.kernels.segments.chunks`.
+  Autodiff computes gradients. See `lra.kernels.segments.chunks`.
   """
   q, k, v = inputs.apart()
   dtype = q.dtype

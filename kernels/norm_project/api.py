@@ -26,23 +26,18 @@ def norm_project(o, *, weight, bias, eps=1e-6, kernel='auto'):
     y_i = r_i (o_i W) + b,  r_i = (mean_e o_ie^2 + eps)^(-1/2)
 
   The caller multiplies the norm's own scale into the rows of W. No normalised
-  copy of o is written.
+  copy of o is written. Errors are those of `linear_attention`.
 
   Args:
     o: [B, L, E], float32 or bfloat16. Means and sums are float32.
     weight: W, float32 [E, D]; multiplied in the dtype of o.
     bias: b, float32 [D].
     eps: a Python number.
-    kernel: one of `kernels.OPS['norm_project']`, or 'auto': a kernel for this
-      device if it supports the operands, else 'xla', whose float32 matmuls have
-      JAX's default precision.
+    kernel: one of `kernels.OPS['norm_project']`, or 'auto'. float32 matmuls of
+      'xla' have JAX's default precision.
 
   Returns:
     y, [B, L, D] in the dtype of o.
-
-  Raises:
-    ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_tokens('o', o)
   width = jnp.shape(weight)[-1:]

@@ -16,7 +16,8 @@ def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
 
   This is the scan of S5 (arXiv 2208.04933, section 2.2), LRU (arXiv
   2303.06349, equation 3) and of gated recurrences such as HGRN (arXiv
-  2311.04823, equation 6). States are float32 or complex64.
+  2311.04823, equation 6). States are float32 or complex64. Arguments not listed
+  here, and errors, are those of `linear_attention`.
 
   Masked tokens add nothing to the state, and their outputs and gradients are
   exactly 0. If `a` is constant, it still decays the state over masked tokens,
@@ -27,25 +28,14 @@ def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
     x: [B, L, E], float32, bfloat16 or complex64.
     a: factors of the state, complex64 if x is, else float32 or the dtype of x:
       [E], constant, or [B, L, E], one for each token.
-    mask: bool [B, L], True = token; None = all True. No gradient.
     reverse: whether to start from the last token: h_t = a_t h_(t+1) + x_t.
     initial_state: h before the first token of the scan, float32 or complex64
       [B, E]; None = zeros.
     return_state: also return the state after the last token of the scan.
-    segment_ids: int32 [B, L] or None. A state never passes from one id to
-      another, so a row may hold several adjacent sequences. Ids are 0 to N - 1,
-      and tokens of one id must be adjacent. Other ids, such as -1, mark
-      padding, which acts as masked.
-    num_segments: N, an int; with it states have an axis N after B.
-    kernel: one of `kernels.OPS['scan']`, or 'auto': a kernel for this device if
-      it supports the operands, else 'xla'.
+    segment_ids: as in `linear_attention`, for every kernel.
 
   Returns:
     h, [B, L, E] in the dtype of x; with return_state (h, state).
-
-  Raises:
-    ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_scanned(x, a)
   checks.check_mask(mask, x)

@@ -58,8 +58,7 @@ forward, backward = passes.of(scan)
 class _Plan:
   """Sizes of a call: blocks of `rows` tokens and `lanes` channels.
 
-  `tile_rows` rows are computed at once. `parts` is 1 for real numbers, 2 for
-  complex ones.
+  `tile_rows` are computed at once. `parts` is 1 for real numbers, else 2.
   """
   length: int
   rows: int

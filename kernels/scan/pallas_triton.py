@@ -9,14 +9,13 @@ a are read twice.
 """
 
 import dataclasses
-import functools
 
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from lra.kernels import dispatch, triton
+from lra.kernels import triton
 from lra.kernels.scan import numbers, passes
 from lra.kernels.xla import states_before
 
@@ -69,21 +68,17 @@ def _call(name, plan, x, a, before, interpret, rows):
   outs = {}
   states = (batch, plan.parts, width)
   for i, y in enumerate(numbers.split(x)):
-    like = functools.partial(dispatch.like, y)
-    outs[f'h{i}'] = like(y.shape, y.dtype) if rows else None
-    outs[f'after{i}'] = like(states, jnp.float32)
-    outs[f'factor{i}'] = None if rows else like(states, jnp.float32)
-  return triton.call(name, functools.partial(_kernel, plan=plan, rows=rows),
-                     ins, outs, grid=(-(-width // COLUMNS), plan.parts, batch),
-                     warps=1, stages=1, interpret=interpret)
+    outs[f'h{i}'] = (y.shape, y.dtype) if rows else None
+    outs[f'after{i}'] = states, jnp.float32
+    outs[f'factor{i}'] = None if rows else (states, jnp.float32)
+  return triton.call(name, _kernel, ins, outs,
+                     grid=(-(-width // COLUMNS), plan.parts, batch), warps=1,
+                     stages=1, interpret=interpret, plan=plan, rows=rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-  """Sizes of a call: L in `parts` of `per_part` groups of `ROWS` rows.
-
-  `numbers` is 1 for real numbers, 2 for complex ones.
-  """
+  """Sizes of a call: L in `parts` of `per_part` groups of `ROWS` rows."""
   length: int
   width: int
   parts: int

@@ -32,9 +32,9 @@ class Inputs(NamedTuple):
 def of(scan):
   """Returns the functions `forward` and `backward` of a kernel.
 
-  `scan(x, a, state, *, reverse, late, interpret)` returns (h in the dtype of x,
-  last state [B, E] in the dtype of states). Without `late`, s = a_t s + x_t and
-  h_t = s; with it, h_t = s + x_t and s = a_t h_t.
+  `scan` returns (h in the dtype of x, last state [B, E] in that of states).
+  Without `late`, s = a_t s + x_t and h_t = s; with it, h_t = s + x_t and
+  s = a_t h_t.
   """
   def forward(inputs, options, save):
     del save

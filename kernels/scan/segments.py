@@ -16,11 +16,7 @@ from lra.kernels.scan import numbers
 class Rows(NamedTuple):
   """The first and last token of each segment, in the order of the scan.
 
-  Attributes:
-    segment_BxL: segment of each token, clipped to 0 ... N - 1.
-    first_BxL: bool, whether a token is the first of its segment.
-    last_BxN: place of the last token of each segment.
-    empty_BxN: bool, whether a segment has no token.
+  `segment_BxL` is the segment of each token, clipped to 0 ... N - 1.
   """
   segment_BxL: jax.Array
   first_BxL: jax.Array
@@ -43,11 +39,7 @@ def rows(segment_ids, num_segments, reverse):
 
 
 def cut(rows, x, a, initial_state):
-  """Changes x and a so that one scan of a row equals scans of its segments.
-
-  x is 0 at padding; the result has the dtype of states. `initial_state` is
-  [B, N, E] or None.
-  """
+  """Changes x and a so that one scan of a row equals scans of its segments."""
   first = rows.first_BxL[..., None]
   x = x.astype(numbers.wide(x.dtype))
   a = a if a.ndim == 3 else a[None, None]

@@ -31,7 +31,7 @@ def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
 
   It is not causal. Masked keys are left out; a sequence without any key returns
   zeros. Masked keys and values must be finite. Every query gets an output: the
-  mask does not apply to queries.
+  mask does not apply to queries. Errors are those of `linear_attention`.
 
   Args:
     q: [B, L, H, Dh], float32, bfloat16 or float16. Statistics and sums are
@@ -47,8 +47,7 @@ def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
     kernel: 'dense' keeps the weights [B, H, L, S]; the others recompute them in
       tiles, with memory linear in L and S. 'chunked' runs everywhere. 'splash'
       is JAX's splash attention on TPU. 'cudnn' needs 16-bit operands and an
-      NVIDIA GPU. 'auto' takes the one for this device if it can run, else
-      'chunked'.
+      NVIDIA GPU. 'auto' takes the one for this device, else 'chunked'.
     dropout_rate: Python number in [0, 1), the share of weights that are
       dropped; the rest are divided by 1 - dropout_rate. Only 'dense' and
       'chunked' support it. Both drop the same weights, see `random_bits.kept`.
@@ -57,10 +56,6 @@ def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
 
   Returns:
     [B, L, H, Dv] in the dtype of v.
-
-  Raises:
-    ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_keys_and_values(q, k, v)
   checks.check_mask(mask, k)

@@ -15,18 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from lra.kernels import dispatch
+from lra.kernels.softmax.distances import refuse
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
   """A GPU that is not local is assumed to have compute capability 8.0 or more.
   """
-  if bias:
-    raise NotImplementedError("kernel='cudnn' takes no bias of distances: use "
-                              "'chunked' or 'dense'")
-  if dropout_rate:
-    raise NotImplementedError("kernel='cudnn' drops no attention weights: use "
-                              "'chunked', 'dense' or a "
-                              'dropout rate of 0')
+  refuse('cudnn', bias, dropout_rate)
   obstacle = _obstacle(shape[-1], value_width or shape[-1], dtype)
   if obstacle:
     raise NotImplementedError(f"kernel='cudnn' needs {obstacle}: use "

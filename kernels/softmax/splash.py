@@ -1,13 +1,10 @@
 """Softmax attention by JAX's Pallas TPU kernel, `splash_attention`.
 
-It works in tiles and recomputes weights in the backward kernels, with memory
-linear in the lengths. It needs heads before the length, so q, k and v are
-transposed; in a layer the compiler lets the projections write this layout. It
-needs lengths in whole blocks, so shorter ones are padded, by at most 127 rows
-for each block of up to 512. It has no dropout.
-
-Its mask consists of segment ids. Queries and unmasked keys have id 1, masked
-keys have 0. Queries are thus never masked.
+It needs heads before the length, so q, k and v are transposed; in a layer the
+compiler lets the projections write this layout. It needs lengths in whole
+blocks, so shorter ones are padded, by at most 127 rows for each block of up to
+512. It has no dropout. Its mask consists of segment ids: queries and unmasked
+keys have id 1, masked keys 0.
 """
 
 import contextlib
@@ -18,6 +15,7 @@ import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
 from lra.kernels import dispatch
+from lra.kernels.softmax.distances import refuse
 
 # Sizes whose backward blocks of keys and queries, in float32, still fit the
 # on-chip memory of a v5e: (largest block, widest head).
@@ -26,13 +24,7 @@ _LANES = 128
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
-  if bias:
-    raise NotImplementedError("kernel='splash' takes no bias of distances: use "
-                              "'chunked' or 'dense'")
-  if dropout_rate:
-    raise NotImplementedError("kernel='splash' drops no attention weights: use "
-                              "'chunked', 'dense' or a "
-                              'dropout rate of 0')
+  refuse('splash', bias, dropout_rate)
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
     raise NotImplementedError("kernel='splash' supports float32 and bfloat16, "
                               f"got {jnp.dtype(dtype)}")
@@ -43,10 +35,7 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
 
 
 def forward(inputs, options, save):
-  """Raises inside a `jax.shard_map` that checks `vma`.
-
-  Splash attention does not declare it: use `lra.kernels.sharded`.
-  """
+  """Raises inside a `jax.shard_map` that checks `vma`."""
   del save
   q, k, v, mask, *_ = inputs
   width = max(q.shape[-1], v.shape[-1])
