@@ -13,7 +13,7 @@ def text(runs: Sequence, place, *, tested: bool, recorded: bool,
 
   Args:
     runs: the experiments to train.
-    place: paths of the leaderboard, a `report.site.Place`.
+    place: paths of the leaderboard, a `site.Place`.
     tested: whether the runs end with their test.
     recorded: whether their results are recorded.
     replace: whether a new record replaces an earlier one.

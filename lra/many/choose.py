@@ -1,25 +1,24 @@
-"""Compares the settings of a model by validation: the best of a sweep or grid.
+"""Chooses settings by validation: the best of a grid, a file or a search.
 
 Runs that differ in their seed are one setting. The setting with the highest
 mean validation accuracy is the best. No test score is looked at, and only that
 of the best setting is shown.
 """
 
-import dataclasses
 import json
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from lra.board.rows import Row
 from lra.core.formats import percent
-from lra.many.sweep import Entry, by_config
+from lra.many.runs import Run, Setting, Unit
 from lra.schema import identity
 from lra.schema.result import SEARCHED, Result
+from lra.schema.search import Search
 
-Setting = tuple[Entry, ...]
 
-
-@dataclasses.dataclass(frozen=True)
-class Best:
+class Best(NamedTuple):
   """The best of several settings.
 
   Attributes:
@@ -43,11 +42,8 @@ def of(settings: Sequence[Sequence[Result]]) -> Best:
   found = [i for i, mean in enumerate(means) if mean is not None]
   # Means of floats that should be equal may differ in their last digits.
   return Best(min(found, default=None, key=lambda i: (
-      -round(means[i], 9), _loss(settings[i]), i)), means)
-
-
-def _loss(runs):
-  return statistics.fmean(run.val.loss for run in runs)
+      -round(means[i], 9),
+      statistics.fmean(run.val.loss for run in settings[i]), i)), means)
 
 
 def _mean(scores):
@@ -59,6 +55,59 @@ def _score(run):
   """Returns the validation accuracy of a run, None if it diverged."""
   return None if run.status == 'diverged' else getattr(
       run.val, 'accuracy', None)
+
+
+class Choice(NamedTuple):
+  """The setting that a search chose.
+
+  Attributes:
+    runs: its runs, one per seed; () if the loss of every setting was not
+      finite.
+    search: how it was chosen, for the records.
+    score: its validation accuracy, None without runs.
+    words: the chosen values.
+  """
+  runs: Setting
+  search: Search
+  score: float | None
+  words: str
+
+
+def choice(unit: Unit) -> Choice | None:
+  """Returns the best setting of a search; None if a run of it has not ended.
+
+  No test score is looked at, though an earlier command may have made one.
+  """
+  results = [run.result()[0] for run in unit.search]
+  if any(run is None or run.status not in SEARCHED for run in results):
+    return None
+  flat = [identity.flatten(run.config) for run in results]
+  settings = [{name: values[name] for name in unit.searched} for values in flat]
+  index, scores = of([[run] for run in results])
+  grid = {name: [json.loads(text) for text in dict.fromkeys(
+      json.dumps(setting[name]) for setting in settings)]
+          for name in unit.searched}
+  search = Search(
+      tried=len(settings), grid=grid, chosen_by='validation accuracy',
+      seed=results[0].seed, scores=list(zip(settings, scores, strict=True)))
+  if index is None:
+    return Choice((), search, None, 'none: the loss of all was not finite')
+  return Choice(unit.settings[index], search, scores[index], ' '.join(
+      f'{name}={json.dumps(value)}' for name, value in settings[index].items()))
+
+
+def wanted(unit: Unit) -> list[Run]:
+  """Returns the runs to train, as far as they are known.
+
+  Of a search, these are the runs that it compares, and the other seeds of the
+  chosen setting. Before the choice, the first setting stands for it: others
+  take as long.
+  """
+  if not unit.searched:
+    return unit.runs
+  chosen = choice(unit)
+  return [*unit.search, *(
+      unit.settings[0] if chosen is None else chosen.runs)[1:]]
 
 
 def names(configs: Sequence[Mapping]) -> list[str]:
@@ -85,11 +134,13 @@ def settings(results: Sequence[Result]) -> list[list[Result]]:
   return list(groups.values())
 
 
-def text(groups: Sequence[Sequence[Result]]) -> str:
+def text(groups: Sequence[Sequence[Result]],
+         others: Sequence[Result] = ()) -> str:
   """Returns the best of several settings in words, with its test score if any.
 
   Args:
     groups: the results of each setting; all runs have ended.
+    others: results of the best setting that were not compared.
   """
   best = of(groups)
   said = f'best of {len(groups)} settings by validation: '
@@ -97,7 +148,7 @@ def text(groups: Sequence[Sequence[Result]]) -> str:
     return f'{said}none, since no setting has a finite score of each seed'
   runs = groups[best.index]
   name = names([identity.flatten(group[0].config) for group in groups])
-  found = tested(runs)
+  found = tested([*runs, *others])
   return (f'{said}{name[best.index]} ({percent(best.means[best.index])}%'
           f'{_seeds(len(runs))}){found and "; " + found}')
 
@@ -111,8 +162,6 @@ def tested(runs: Sequence[Result]) -> str:
 
   The mean of several seeds has its interval.
   """
-  from lra.board.rows import Row
-  from lra.core import formats
   scored = [run for run in runs if getattr(run.test, 'examples', None)]
   if not scored:
     return ''
@@ -120,57 +169,42 @@ def tested(runs: Sequence[Result]) -> str:
     return f'test accuracy {percent(scored[0].test.accuracy)}%'
   row = Row(scored)
   known = row.interval
-  mean, low, high = (f'{formats.percent(x, row.digits)}%' for x in (
+  mean, low, high = (f'{percent(x, row.digits)}%' for x in (
       row.mean, known.low, known.high))
-  of = 'of the mean' if known.over_seeds else 'by the test examples alone'
-  return (f'{len(scored)} seeds: test accuracy {mean} (95% interval {of} {low} '
-          f'to {high})')
+  over = 'of the mean' if known.over_seeds else 'by the test examples alone'
+  return (f'{len(scored)} seeds: test accuracy {mean} (95% interval {over} '
+          f'{low} to {high})')
 
 
-def units(entries: Sequence[Entry]) -> list[list[Setting]]:
-  """Groups the runs of a sweep by config file and task, then by setting.
-
-  The arms of a study are no settings to choose from: each is alone.
-  """
-  groups = {}
-  for entry in entries:
-    key = entry.config_flags if entry.arm else entry.flags[:1]
-    groups.setdefault(key, []).append(entry)
-  made = []
-  for group in groups.values():
-    found = {}
-    for runs in by_config(group):
-      found.setdefault(runs[0].config_flags, []).extend(runs)
-    made.append([tuple(runs) for runs in found.values()])
-  return made
-
-
-def of_unit(unit: Sequence[Setting], so_far: Mapping[Entry, float | None]
+def of_unit(unit: Unit, so_far: Mapping[Run, float | None]
             ) -> tuple[Setting, str]:
-  """Returns the best setting of a unit, and it in words.
+  """Returns the best setting of a unit with several, and it in words.
 
   Args:
-    unit: the settings of a model on a task, at least two.
+    unit: the settings of a model on a task.
     so_far: the best validation accuracy of each run up to now.
 
   Returns:
     The runs of the best setting, () while a run has not ended; and the text, ''
     while no run has a score.
   """
-  title = unit[0][0].flags[0].removeprefix('--config=')
-  results = [[entry.result()[0] for entry in runs] for runs in unit]
+  compared = [runs[:1] if unit.searched else runs for runs in unit.settings]
+  results = [[run.result()[0] for run in runs] for runs in compared]
   if all(run is not None and run.status in SEARCHED
          for runs in results for run in runs):
     index = of(results).index
-    return (() if index is None else unit[index]), f'{title}: {text(results)}'
-  known = [[score for entry in runs if (score := so_far[entry]) is not None]
-           for runs in unit]
+    best = () if index is None else unit.settings[index]
+    others = [result for run in best[len(compared[0]):]
+              if (result := run.result()[0])]
+    return best, f'{unit.title}: {text(results, others)}'
+  known = [[score for run in runs if (score := so_far.get(run)) is not None]
+           for runs in compared]
   means = [statistics.fmean(scores) if scores else -1.0 for scores in known]
   first = means.index(max(means))
   if not known[first]:
     return (), ''
-  name = names([json.loads(runs[0].repetition)[0] for runs in unit])[first]
+  name = names([json.loads(runs[0].repetition)[0] for runs in compared])[first]
   return (), (
-      f'{title}: best so far of {sum(map(bool, known))} of {len(unit)} '
-      f'settings by validation: {name} ({percent(means[first])}%'
-      f'{_seeds(len(known[first]))})')
+      f'{unit.title}: best so far of {sum(map(bool, known))} of '
+      f'{len(compared)} settings by validation: {name} '
+      f'({percent(means[first])}%{_seeds(len(known[first]))})')
