@@ -110,8 +110,8 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
     return done.stdout
 
   lra = lambda *arguments: run(str(site / 'bin' / 'lra'), *arguments)
-  assert 'simpletron' in lra('--list')
-  without = ended(str(site / 'bin' / 'lra'), '--leaderboard')
+  assert 'simpletron' in lra('list')
+  without = ended(str(site / 'bin' / 'lra'), 'board')
   assert without.returncode and not without.stdout
   assert '--results_dir' in without.stderr and not list(here.iterdir())
   lra('data', '--task=listops_mini')

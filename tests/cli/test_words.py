@@ -80,7 +80,7 @@ def test_the_help_of_a_word_has_two_examples_that_are_taken(word):
     ('--evaluate=RUN', 'write .* evaluate'),
     ('--lr=1', "'lr'.*--config.train.learning_rate"),
     ('--batch_size=1', "'batch_size'.*--config.train.batch_size"),
-    ('--seeds=0-1', 'Nothing to do'),
+    ('--max_minutes=1', 'needs --config|Nothing to do'),
     ('--config=simpletron:text x', "argument 'x'")])
 def test_a_wrong_argument_is_named(given, named):
   with flagsaver.flagsaver(), pytest.raises(UserError, match=named):
