@@ -178,7 +178,7 @@ def _warn_of_form(names):
   from lra.board import catalogue
   for problem in filter(None, map(catalogue.problem, sorted(names))):
     if distributed.is_leader():
-      say(f'{problem} Until then --list leaves the model out.')
+      say(f'{problem} Until then `list` leaves the model out.')
 
 
 @contextlib.contextmanager

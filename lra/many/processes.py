@@ -53,10 +53,10 @@ class Processes:
   Args:
     options: how runs are trained and recorded.
     passed: flags of `runs` for each process.
-    compiling: returns the seconds that a run compiles, None if unknown. If the
-      time left is shorter, a run is not begun, unless it is the first.
     cache: the folder for compiled programs; with one, the next runs are
       compiled while others train.
+    compiling: returns the seconds that a run compiles, None if unknown. If the
+      time left is shorter, a run is not begun, unless it is the first.
 
   Attributes:
     stopped: whether a signal or the time limit came.
@@ -64,8 +64,8 @@ class Processes:
   """
 
   def __init__(self, options: Options, passed: Sequence[str] = (),
-               compiling: Callable[[Run], float | None] = lambda run: None,
-               cache: str = ''):
+               cache: str = '',
+               compiling: Callable[[Run], float | None] = lambda run: None):
     self._options, self._passed, self._compiling = options, passed, compiling
     self._cache = cache if cache and may_compile_ahead() else ''
     self._begun, self._compiled, self._helper = set(), set(), None
@@ -83,11 +83,11 @@ class Processes:
   def _search(self, unit):
     """Trains the settings of a search, then all seeds of the chosen one."""
     print(f'{unit.title}: best of {len(unit.settings)} settings', flush=True)
-    self._train(unit.search, _searching, '--no-test', '--no-record')
+    self._train(unit.search, _searching, '--notest', '--norecord')
     chosen = None if self.stopped else choose.choice(unit)
     if chosen is None:
       return  # a run of the search has failed
-    self._train(chosen.runs, _unfinished, '--no-record')
+    self._train(chosen.runs, _unfinished, '--norecord')
     for run in chosen.runs if self._options.records('searched') else ():
       result = run.result()[0]
       if result is not None and result.finished:

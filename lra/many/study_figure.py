@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib import figure, ticker
 
+from lra.board.rows import Row
 from lra.core.formats import plain
 from lra.core.style import BASELINE, COLOURS, WIDTH, legend, saved, style
-from lra.many.study import Study
-from lra.many.study_compared import Cells
+from lra.schema.runs_file import Study
 
+# (name of an arm, column) -> its recorded runs; None if there are none.
+Cells = Mapping[tuple[str, str], Row | None]
 _MARKS = 'osD^vPX*'
 _SEED = dict(linestyle='none', marker='o', markersize=4,
              markerfacecolor='none', alpha=0.7)
