@@ -221,7 +221,8 @@ def read(path: pathlib.Path) -> File:
 
 def _fault(error):
   """Returns the first fault of a file, in a few words that name its place."""
-  first = error.errors(include_url=False)[0]
+  found = error.errors(include_url=False)
+  first = min(found, key=lambda one: one['type'] != 'extra_forbidden')
   *place, last = first['loc'] or ('',)
   if first['type'] == 'extra_forbidden':
     known = {(): File, ('study',): Study}.get(
