@@ -107,7 +107,7 @@ def of(run: Run, records: Mapping[str, Result] = EMPTY) -> Standing:
     return Standing(run.title, 'new') if known is None else (
         _finished(run.title, 'recorded', known))
   try:
-    if result is None or not result.finished:
+    if result is None or result.status not in SEARCHED:
       return _under_way(run, result)
     return _finished(run.title, result.status, result)
   except (UserError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Tests the progress of a sweep's runs, read from files made by hand."""
+"""Tests the progress of runs, read from files made by hand."""
 
 import io
 import json
@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from lra.many import progress, sweep
+from lra.many import runs, status
 from lra.schema import result as result_lib
 from tests.helpers import committed
 from tests.helpers.paths import ROOT
@@ -19,7 +19,7 @@ def _entry(folder, **contents):
   folder.mkdir()
   for name, text in contents.items():
     (folder / name.replace('_', '.')).write_text(text)
-  return sweep.Entry((f'--config={folder.name}', '--config.seed=0'), folder)
+  return runs.Run((f'--config={folder.name}', '--config.seed=0'), folder)
 
 
 def _log(*points):
@@ -50,7 +50,7 @@ def entries(tmp_path):
 
 
 def test_each_kind_of_run(entries):
-  at = {name: progress.of(entry) for name, entry in entries.items()}
+  at = {name: status.of(entry) for name, entry in entries.items()}
   assert (at['new'].status, at['new'].step) == ('new', None)
   assert (at['begun'].status, at['begun'].step, at['begun'].steps) == (
       'started', 0, 500)
@@ -74,13 +74,13 @@ def test_a_stopped_run_is_at_its_checkpoint_not_at_its_last_log_line(entries):
       'status': 'stopped', 'steps': 120, 'best_step': 50}
   running = entries['running']
   (running.folder / 'result.json').write_text(json.dumps(stopped))
-  found = progress.of(running)
+  found = status.of(running)
   assert (found.status, found.step) == ('stopped', 120)
   assert found.left == pytest.approx(152)  # 380 steps of 0.4 seconds
 
 
 def test_the_table(entries):
-  lines = progress.table([progress.of(e) for e in entries.values()]).split('\n')
+  lines = status.table([status.of(e) for e in entries.values()]).split('\n')
   assert [line.split()[0] for line in lines[1:-1]] == [
       'new', 'started', 'started', 'damaged', 'ok', 'damaged']
   assert lines[3].split()[1:] == [
@@ -90,8 +90,8 @@ def test_the_table(entries):
 
 
 def test_a_low_terminal_shows_what_is_under_way_first(entries):
-  lines = progress.table(
-      [progress.of(e) for e in entries.values()], 5).split('\n')
+  lines = status.table(
+      [status.of(e) for e in entries.values()], 5).split('\n')
   assert [line.split()[0] for line in lines[1:]] == [
       'started', 'started', 'damaged', 'ok', 'damaged', 'and', '1']
   assert lines[-2] == 'and 1 more'
@@ -108,9 +108,9 @@ def test_a_terminal_sees_it_until_all_are_finished(entries, monkeypatch):
   def sleep(seconds):
     (entries['begun'].folder / 'result.json').write_text(RECORD.read_text())
 
-  monkeypatch.setattr(progress.time, 'sleep', sleep)
-  monkeypatch.setattr(progress, 'EVERY_SECONDS', 0)
-  progress.show(chosen, out)
+  monkeypatch.setattr(status.time, 'sleep', sleep)
+  monkeypatch.setattr(status, 'EVERY_SECONDS', 0)
+  status.show(chosen, out)
   first, second = out.getvalue().split('\x1b[4A\x1b[J')
   assert first.endswith('1 of 2 runs are finished.\n')
   assert second.endswith('2 of 2 runs are finished.\n')
@@ -119,7 +119,7 @@ def test_a_terminal_sees_it_until_all_are_finished(entries, monkeypatch):
 
 def test_a_file_gets_it_once(entries):
   out = io.StringIO()
-  progress.show([entries['begun']], out)
+  status.show([entries['begun']], out)
   assert out.getvalue().endswith('0 of 1 runs are finished.\n')
   assert '\x1b' not in out.getvalue()
 
@@ -146,23 +146,24 @@ def _recorded_elsewhere(folder):
 def test_runs_that_have_a_record_are_no_new_ones(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
-  (tmp_path / 's.txt').write_text(
-      'configs/simpletron.py:listops_mini seeds=0-2')
-  entries = sweep.read(tmp_path / 's.txt')
-  runs = tmp_path / 'results/runs'
-  assert not progress.recorded(entries, runs)
-  _recorded_elsewhere(runs)
-  records = progress.recorded(entries, runs)
-  at = [progress.of(entry, records) for entry in entries]
+  (tmp_path / 'a.toml').write_text(
+      '[[runs]]\nmodels = ["simpletron"]\ntasks = ["listops_mini"]\n'
+      'seeds = "0-2"')
+  entries = runs.read('a.toml')
+  folder = tmp_path / 'results/runs'
+  assert not status.recorded(entries, folder)
+  _recorded_elsewhere(folder)
+  records = status.recorded(entries, folder)
+  at = [status.of(entry, records) for entry in entries]
   assert [s.status for s in at] == ['recorded', 'new', 'new']
   assert at[0].test == result_lib.read(RECORD).test.accuracy
-  assert progress.of(entries[0]).status == 'new'
+  assert status.of(entries[0]).status == 'new'
   out = io.StringIO()
-  progress.show(entries, out, records)
+  status.show(entries, out, records)
   assert out.getvalue().endswith(
       '0 of 3 runs are finished and 1 more recorded.\n')
   # A run that was begun here is `started`, despite its record.
   entries[0].folder.mkdir(parents=True)
   (entries[0].folder / 'config.json').write_text(
       json.dumps({'train': {'steps': 500}}))
-  assert progress.of(entries[0], records).status == 'started'
+  assert status.of(entries[0], records).status == 'started'
