@@ -9,7 +9,7 @@ import pytest
 
 from lra.board import publish
 from lra.board.site import Place
-from lra.cli import announce
+from lra.many import announce
 from lra.schema import result
 
 RECORD = pathlib.Path(__file__).parents[1] / 'board' / 'data' / 'result.json'

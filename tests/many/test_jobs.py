@@ -1,7 +1,6 @@
-"""Tests sweeps as jobs, on this machine and, if installed, on a real Slurm."""
+"""Tests runs as jobs, on this machine and, if installed, on a real Slurm."""
 
 import contextlib
-import ctypes
 import os
 import pathlib
 import signal
@@ -13,23 +12,20 @@ import pytest
 
 from lra.core import files
 from lra.core.errors import UserError
-from lra.many import cluster
+from lra.many import jobs
 from tests.helpers import slurm, tiny
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import end
 
+pytest.importorskip('submitit', reason='submitit is not installed')
 MODELS = ('simpletron', 'linear_transformer', 'local')
+TINY = tiny.table(**{
+    'train.steps': 300, 'train.eval_every': 100, 'train.log_every': 50,
+    'train.eval_batch_size': 100, 'train.checkpoint_minutes': 0.02})
 
 
-def _flags(**changes):
-  return tiny.words(**{
-      'train.steps': 300, 'train.eval_every': 100, 'train.log_every': 50,
-      'train.eval_batch_size': 100, 'train.checkpoint_minutes': 0.02,
-      **changes})
-
-
-def _sweep(folder, data_dir, *flags, ignored=(), **environment):
-  """Starts a sweep of six runs, in a session of its own.
+def _train(folder, data_dir, *flags, ignored=(), **environment):
+  """Trains six runs, in a session of its own.
 
   Args:
     folder: working directory of the command.
@@ -45,11 +41,14 @@ def _sweep(folder, data_dir, *flags, ignored=(), **environment):
   folder.mkdir(exist_ok=True)
   if not (folder / 'configs').exists():
     (folder / 'configs').symlink_to(ROOT / 'configs')
-  (folder / 'sweep.txt').write_text(''.join(
-      f'configs/{model}.py:listops_mini seeds=0-1 {_flags()}\n'
-      for model in MODELS))
+  (folder / 'a.toml').write_text(f'''
+      [[runs]]
+      models = {list(MODELS)}
+      tasks = ["listops_mini"]
+      seeds = "0-1"
+      set = {TINY}''')
   return subprocess.Popen(
-      [sys.executable, str(ROOT / 'run_lra.py'), '--sweep=sweep.txt',
+      [sys.executable, str(ROOT / 'run_lra.py'), 'runs', 'a.toml',
        '--norecord', '--compile_cache=xla', *flags], cwd=folder, text=True,
       stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
       preexec_fn=ignore if ignored else None, env={
@@ -66,9 +65,9 @@ def _results(folder):
 
 @pytest.fixture(scope='module')
 def whole(mini_data, tmp_path_factory):
-  """Runs the whole sweep in one process and returns its results."""
+  """Trains all runs without jobs and returns its results."""
   folder = tmp_path_factory.mktemp('whole')
-  code, out, errors = end(_sweep(folder, mini_data))
+  code, out, errors = end(_train(folder, mini_data))
   assert code == 0, errors
   results = _results(folder)
   assert len(results) == 6 and {s for s, _ in results.values()} == {'ok'}
@@ -103,7 +102,7 @@ def test_jobs_here_are_stopped_by_a_signal_to_the_group_and_go_on(
     mini_data, tmp_path, whole, number):
   """The signal goes to the process group, like Ctrl-C in a terminal."""
   mark = {'LRA_MARK': str(tmp_path)}
-  process = _sweep(tmp_path, mini_data, *_HERE, **mark)
+  process = _train(tmp_path, mini_data, *_HERE, **mark)
   _begun(tmp_path, process)
   assert len(_others(process, tmp_path)) >= 4
   os.killpg(process.pid, number)
@@ -117,50 +116,17 @@ def test_jobs_here_are_stopped_by_a_signal_to_the_group_and_go_on(
   assert code == 75 and out.startswith('2 jobs: '), (out, errors)
   assert 'Traceback' not in said
   assert 'stopped' in {status for status, _ in _results(tmp_path).values()}
-  code, out, errors = end(_sweep(tmp_path, mini_data, *_HERE))
+  code, out, errors = end(_train(tmp_path, mini_data, *_HERE))
   assert code == 0 and out.endswith('6 of 6 runs are finished.\n'), errors
   assert _results(tmp_path) == whole
-  code, out, _ = end(_sweep(tmp_path, mini_data, *_HERE))
+  code, out, _ = end(_train(tmp_path, mini_data, *_HERE))
   assert code == 0 and 'jobs: ' not in out
-
-
-@pytest.fixture
-def adopting():
-  """Makes this process adopt orphaned processes, as a sweep with jobs does."""
-  cluster._adopt_orphans()
-  yield
-  if sys.platform == 'linux':
-    ctypes.CDLL(None).prctl(cluster._PR_SET_CHILD_SUBREAPER, 0)
-
-
-@pytest.mark.parametrize('how', ['leader', 'group'])
-def test_a_job_has_ended_with_the_last_of_its_processes(how, adopting):
-  """A job whose first process was killed has not ended while its child runs."""
-  job = subprocess.Popen(
-      [sys.executable, '-c', (
-          'import subprocess, sys\n'
-          'child = subprocess.Popen([sys.executable, "-c", "input()"],\n'
-          '                         stdin=sys.stdin)\n'
-          'print(child.pid, flush=True); child.wait()')],
-      process_group=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-  child = int(job.stdout.readline())
-  assert not cluster._ended(job)
-  job.kill()
-  job.wait()
-  assert not cluster._ended(job)
-  if how == 'leader':
-    os.kill(child, signal.SIGKILL)
-  else:
-    os.killpg(job.pid, signal.SIGKILL)
-  _wait(lambda: cluster._ended(job))
-  job.stdin.close()
-  job.stdout.close()
 
 
 @pytest.mark.full
 def test_jobs_of_a_script_in_the_background_hear_no_ctrl_c(
     mini_data, tmp_path, whole):
-  process = _sweep(tmp_path, mini_data, *_HERE, ignored=[signal.SIGINT])
+  process = _train(tmp_path, mini_data, *_HERE, ignored=[signal.SIGINT])
   _begun(tmp_path, process)
   os.killpg(process.pid, signal.SIGINT)
   code, out, errors = end(process)
@@ -172,8 +138,9 @@ def test_jobs_of_a_script_in_the_background_hear_no_ctrl_c(
 @pytest.mark.skipif(sys.platform != 'linux', reason='looks into /proc')
 @pytest.mark.parametrize('numbers', [
     [signal.SIGINT, signal.SIGINT], [signal.SIGKILL]])
-def test_a_sweep_that_ends_at_once_leaves_no_job(mini_data, tmp_path, numbers):
-  process = _sweep(tmp_path, mini_data, *_HERE, LRA_MARK=str(tmp_path))
+def test_a_command_that_ends_at_once_leaves_no_job(
+    mini_data, tmp_path, numbers):
+  process = _train(tmp_path, mini_data, *_HERE, LRA_MARK=str(tmp_path))
   _begun(tmp_path, process)
   for number in numbers:
     process.send_signal(number)
@@ -184,7 +151,6 @@ def test_a_sweep_that_ends_at_once_leaves_no_job(mini_data, tmp_path, numbers):
 
 @pytest.fixture
 def cluster_here(tmp_path_factory):
-  pytest.importorskip('submitit', reason='submitit is not installed')
   why = slurm.missing()
   if why:
     pytest.skip(why)
@@ -205,7 +171,7 @@ def test_jobs_of_slurm_are_disturbed_and_end_the_same(
     mini_data, tmp_path, whole, cluster_here):
   """One job is preempted, one requeued, one cancelled and submitted again."""
   def submit():
-    code, out, errors = end(_sweep(
+    code, out, errors = end(_train(
         tmp_path, mini_data, '--executor=slurm', '--hours=1',
         '--partition=main', **cluster_here.environment))
     assert code == 0, errors
@@ -239,18 +205,17 @@ def test_jobs_of_slurm_are_disturbed_and_end_the_same(
 
 
 def test_without_slurm_is_one_sentence(monkeypatch):
-  pytest.importorskip('submitit', reason='submitit is not installed')
   monkeypatch.setenv('PATH', '')
   with pytest.raises(UserError, match='srun.*--executor=local'):
-    cluster.check('slurm')
-  cluster.check('local')
+    jobs.check('slurm')
+  jobs.check('local')
 
 
-def test_without_submitit_is_one_sentence(monkeypatch):
-  monkeypatch.setattr(cluster.importlib.util, 'find_spec', lambda name: None)
+@pytest.mark.parametrize('executor', ['slurm', 'local'])
+def test_without_submitit_is_one_sentence(monkeypatch, executor):
+  monkeypatch.setattr(jobs.importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(UserError, match=r"pip install -e '.\[slurm\]'"):
-    cluster.check('slurm')
-  cluster.check('local')
+    jobs.check(executor)
 
 
 @pytest.mark.parametrize(('visible', 'gpus', 'want'), [
@@ -260,13 +225,12 @@ def test_jobs_here_have_gpus_of_their_own(monkeypatch, visible, gpus, want):
   monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
   if visible:
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', visible)
-  assert [cluster._here(index, None, gpus)['environment'][
-      'CUDA_VISIBLE_DEVICES'] for index in range(3)] == want
+  assert [jobs.share(index, None, gpus)['gpus'] for index in range(3)] == want
 
 
 def test_jobs_here_have_cores_of_their_own(monkeypatch):
   monkeypatch.setattr(
-      cluster.os, 'sched_getaffinity', lambda pid: {4, 5, 6}, raising=False)
-  assert [cluster._here(index, 2, 0)['cores'] for index in range(3)] == [
+      jobs.os, 'sched_getaffinity', lambda pid: {4, 5, 6}, raising=False)
+  assert [jobs.share(index, 2, 0)['cores'] for index in range(3)] == [
       [4, 5], [4, 6], [5, 6]]
-  assert cluster._here(0, None, 0)['cores'] == ()
+  assert jobs.share(0, None, 0)['cores'] == ()

@@ -209,8 +209,8 @@ def test_the_status_of_a_search_knows_its_choice(called, capsys):
     _train()
   assert _train('--status') == 0
   out = capsys.readouterr().out
-  assert 'best so far of 2 of 3 settings by validation: train.learning_rate=0.2'\
-      in out
+  assert ('best so far of 2 of 3 settings by validation: '
+          'train.learning_rate=0.2') in out
   assert out.splitlines()[-2] == '2 of 8 runs are finished.'
   assert len(runs.read('a.toml')) == 12  # of which 8 will be trained
 

@@ -11,35 +11,26 @@ import scipy.stats
 from lra.board.rows import Row
 from lra.board.statistics import Sample
 from lra.core import errors
-from lra.many import best, study, sweep
-from lra.many import study_compared as compared
-from lra.many import study_page as page
-from lra.schema import result
+from lra.many import runs, study
+from lra.schema import result, runs_file
 from tests.helpers import scored
 from tests.helpers.paths import ROOT
 
 RUN = json.loads((ROOT / 'tests/board/data/result.json').read_text())
 _TEXT = '''
+tasks = ["listops_mini", "text_mini"]
+seeds = "0-1"
+runs = [
+  {arms = {a = "transformer"}},
+  {arms = {b = "transformer"}, set.train.steps = 7},
+]
+
+[study]
 title = "T"
 question = "Q?"
 source = "S"
 reported = "R"
-tasks = ["listops_mini", "text_mini"]
-seeds = "0-1"
-
-[[arms]]
-name = "a"
-line = "configs/transformer.py:{task}"
-
-[[arms]]
-name = "b"
-line = "configs/transformer.py:{task} train.steps=7"
-
-[[claims]]
-text = "B is better."
-arm = "b"
-than = "a"
-expected = "higher"
+claims = [{text = "B is better.", arm = "b", than = "a", expected = "higher"}]
 '''
 
 
@@ -49,31 +40,44 @@ def _write(folder, text=_TEXT):
   return path
 
 
-def test_a_study_is_a_sweep_whose_arms_are_no_settings(tmp_path, monkeypatch):
+def test_the_arms_of_a_study_are_no_settings(tmp_path, monkeypatch):
   monkeypatch.chdir(ROOT)
-  entries = sweep.read(_write(tmp_path))
-  assert [(e.arm, e.folder.parts[1], e.seed) for e in entries] == [
+  found = runs.read(str(_write(tmp_path)))
+  assert [(run.arm, run.folder.parts[1], run.seed) for run in found] == [
       (arm, task, seed) for arm in 'ab' for task in
       ('listops_mini', 'text_mini') for seed in '01']
-  assert [len(unit) for unit in best.units(entries)] == [1] * 4
+  assert [len(unit.settings) for unit in runs.units(found)] == [1] * 4
+  with pytest.raises(errors.UserError, match='leave out --models'):
+    runs.read(str(_write(tmp_path)), ['gla'])
 
 
-@pytest.mark.parametrize('text,word', [
-    (_TEXT + 'kind = 3', 'claims.0.kind'),
-    (_TEXT.replace('"higher"', '"better"'), 'claims.0.expected'),
-    (_TEXT.replace('"Q?"', '3'), 'question'),
-    ('title = ', 'one.toml'),
+@pytest.mark.parametrize('text, word', [
+    (_TEXT.replace('expected', 'expectd'),
+     "study claims 1: there is no 'expectd': did you mean expected"),
+    (_TEXT.replace('"higher"', '"better"'), 'study.claims.0.expected'),
+    (_TEXT.replace('"Q?"', '3'), 'study.question'),
     (_TEXT.replace('arm = "b"', 'arm = "c"'), "one.toml: .*'c'.* a, b"),
     (_TEXT.replace('than = "a"', 'than = "baseline majorty"'),
      "'baseline majorty': did you mean baseline majority"),
     (_TEXT.replace('than = "a"', 'than = "b"'), 'compares b with itself'),
-    (_TEXT.replace('steps=7', 'steps=[7,8]'), 'one.toml: .* b .*train.steps'),
-])
+    (_TEXT.replace('set.train.steps = 7', 'grid.train.steps = [7, 8]'),
+     'runs 2 has several values of train.steps'),
+    (_TEXT.replace('set.train.steps = 7', 'search.train.steps = [7]'),
+     'runs 2 has several values of train.steps'),
+    (_TEXT.replace('arms = {a = "transformer"}', 'models = ["gla"]'),
+     "runs 1: .*'arms'"),
+    (_TEXT.replace('title', 'axis = "train.batch_size"\ntitle'),
+     'the axis train.batch_size')])
 def test_a_bad_study_is_named(tmp_path, text, word):
   with pytest.raises(errors.UserError, match=word):
-    study.read(_write(tmp_path, text))
-  with pytest.raises(errors.UserError, match='none.toml'):
-    study.read(tmp_path / 'none.toml')
+    runs_file.read(_write(tmp_path, text))
+
+
+def test_an_arm_has_one_config_in_a_column(tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  path = _write(tmp_path, _TEXT.replace('{b =', '{a =').partition('claims')[0])
+  with pytest.raises(errors.UserError, match='the arm a has several configs'):
+    study.cells(runs_file.read(path).study, str(path), tmp_path)
 
 
 def _row(*hits, examples=1000):
@@ -88,11 +92,14 @@ def _row(*hits, examples=1000):
   return Row(runs)
 
 
+def _study(*claims):
+  return runs_file.Study(
+      title='', question='', source='', reported='',
+      claims=[runs_file.Claim(**claim) for claim in claims])
+
+
 def _answers(a, b, **claim):
-  one = study.Study(
-      name='one', title='', question='', source='', reported='', claims=[
-          study.Claim(**{'text': '', 'arm': 'a', 'than': 'b', **claim})])
-  return compared.answers(one, {
+  return study.answers(_study({'text': '', 'arm': 'a', 'than': 'b', **claim}), {
       ('a', 'x'): a, ('b', 'x'): b})
 
 
@@ -122,17 +129,16 @@ def test_a_small_difference_is_no_difference():
 def test_the_correction_is_over_all_claims():
   """One p-value of 0.03 is significant, but not among three."""
   samples = Sample((0.70, 0.72), 10**6), Sample((0.75, 0.77), 10**6)
-  p = compared._p_value(*samples)
+  p, *_ = study._tested(*samples)
   known = scipy.stats.ttest_ind(*(s.accuracies for s in samples),
                                 equal_var=False).pvalue
   np.testing.assert_allclose(p, known, rtol=1e-6)
   a, b = _row(700, 720), _row(765, 783)
   assert _answers(a, b, expected='lower')[0].verdict == 'same'
-  three = study.Study(
-      name='', title='', question='', source='', reported='', claims=[
-          study.Claim(text='', arm='a', than=than, expected='lower')
-          for than in ('b', 'c', 'd')])
-  found = compared.answers(three, {
+  three = _study(*(
+      {'text': '', 'arm': 'a', 'than': than, 'expected': 'lower'}
+      for than in 'bcd'))
+  found = study.answers(three, {
       (name, 'x'): row for name, row in (
           ('a', a), ('b', b), ('c', a), ('d', a))})
   assert [one.verdict for one in found] == ['not shown'] * 3
@@ -148,20 +154,18 @@ def test_a_claim_may_be_about_a_baseline():
 
 
 def test_measured_rows_are_compared_by_a_column():
-  one = study.Study(
-      name='', title='', question='', source='', reported='', claims=[
-          study.Claim(text='', arm='super', than='standard', expected='lower',
-                      at=['parameters'])])
+  one = _study({'text': '', 'arm': 'super', 'than': 'standard',
+                'expected': 'lower', 'at': ['parameters']})
   rows = [{'layer': 'standard', 'parameters': 12}, {'layer': 'super',
                                                     'parameters': 9}]
-  found, = compared.measured_answers(one, rows)
+  found, = study.measured_answers(one, rows)
   assert (found.difference, found.verdict) == (-3, 'same (untested)')
 
 
 @pytest.mark.full
 def test_the_committed_page_is_that_of_the_records():
   path = ROOT / 'docs' / 'studies.md'
-  made = page.made(path, ROOT / 'lra' / 'results')
+  made = study.made(path, ROOT / 'lra' / 'results')
   assert made.pop(path).decode() == path.read_text()
   assert {p.name for p in made} == {
       p.name for p in (ROOT / 'lra/results/studies').glob('*.svg')}
@@ -171,7 +175,7 @@ def test_a_measurement_without_rows_is_refused(tmp_path):
   path = tmp_path / 'x.json'
   path.write_text('{"rows": 3}')
   with pytest.raises(errors.UserError, match='x.json'):
-    page._measured(pathlib.Path(path))
+    study._measured(pathlib.Path(path))
 
 
 @pytest.mark.parametrize('claim,word', [
@@ -179,29 +183,13 @@ def test_a_measurement_without_rows_is_refused(tmp_path):
     ({'arm': 'r', 'than': 'd', 'at': ['size']}, "'d'"),
     ({'arm': 'a', 'than': 'r', 'at': ['y']}, "'y'")])
 def test_a_claim_about_nothing_is_refused(claim, word):
-  one = study.Study(
-      name='', title='', question='', source='', reported='', claims=[
-          study.Claim(text='T', **claim)])
+  one = _study({'text': 'T', **claim})
   found = {('a', 'x'): None}
   with pytest.raises(errors.UserError, match=word):
-    page._check_claims('one.toml', one, found, [{'layer': 'r', 'size': 3}])
+    study.check_claims('one.toml', one, found, [{'layer': 'r', 'size': 3}])
 
 
 def test_claims_about_rows_that_are_not_measured_yet_are_left_out():
-  one = study.Study(
-      name='', title='', question='', source='', reported='', claims=[
-          study.Claim(text='T', arm='r', than='s', at=['size'])])
-  page._check_claims('one.toml', one, {('a', 'x'): None}, [])
-  assert not compared.measured_answers(one, [])
-
-
-@pytest.mark.parametrize('text,word', [
-    (_TEXT.replace('tasks =', 'axis = "train.batch_size"\ntasks ='),
-     'train.batch_size'),
-    (_TEXT.replace('name = "b"', 'name = "a"').partition('[[claims]]')[0],
-     'the arm a')])
-def test_columns_and_arms_have_one_config(tmp_path, monkeypatch, text, word):
-  monkeypatch.chdir(ROOT)
-  path = _write(tmp_path, text)
-  with pytest.raises(errors.UserError, match=word):
-    compared.cells(study.read(path), path, tmp_path)
+  one = _study({'text': 'T', 'arm': 'r', 'than': 's', 'at': ['size']})
+  study.check_claims('one.toml', one, {('a', 'x'): None}, [])
+  assert not study.measured_answers(one, [])
