@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 from lra.cli import arguments, board, command
-from lra.core import environment, signals
+from lra.core import environment, paths, signals
 from lra.core.errors import UserError
 
 # Flags that the processes and the jobs of the runs get, too.
@@ -57,7 +57,8 @@ def add_arguments(parser):
       'further formats of the logs: csv, tensorboard, wandb, mlflow'))
   how.add_argument('--compile_cache', metavar='FOLDER', help='folder that '
                    'keeps compiled programs between runs; an empty name turns '
-                   'this off', default=command.CACHE.default)
+                   'this off', default=command.CACHE.default, type=(
+                       lambda text: paths.local(text)))
   jobs = parser.add_argument_group('jobs')
   jobs.add_argument('--executor', choices=['slurm', 'local'], help='train in '
                     'jobs of Slurm, or of this machine')

@@ -181,7 +181,7 @@ def path_of(name: str) -> pathlib.Path:
     UserError: there is no file of this name.
   """
   if not name.isidentifier() or pathlib.Path(name).is_file():
-    return paths.found(name)
+    return pathlib.Path(paths.found(paths.local(name)))
   path = paths.found(FOLDER / f'{name}{SUFFIX}')
   if not path.is_file():
     raise UserError(f'There is no file of runs {name}: {choose(name, names())}')

@@ -1,19 +1,17 @@
-"""Tests where records go, the mean over seeds, and warnings on edited models.
-"""
+"""Tests the runs of --seeds and --grid, where records go, and warnings."""
 
 import json
 import pathlib
 import types
 
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 from ml_collections import ConfigDict
 
 from lra.board import publish
+from lra.cli import board
 from lra.cli import command as command_lib
-from lra.cli import launch
-from lra.core import paths as place_lib
+from lra.core import paths
+from lra.many import execute
 from lra.run import provenance
 from lra.schema import result
 from tests.helpers import commands, scored, tiny
@@ -23,32 +21,25 @@ MINI = f'--config={ROOT}/configs/simpletron.py:listops_mini'
 RUN = pathlib.Path(__file__).parents[1] / 'board' / 'data' / 'result.json'
 
 
-def _place(*arguments):
-  """Returns the place of the leaderboard that these flags choose."""
-  with flagsaver.flagsaver():
-    flags.FLAGS(['lra', *arguments])
-    return launch.place()
-
-
 def test_another_folder_of_records_has_a_page_of_its_own(tmp_path):
   own = tmp_path / 'own'
-  place = _place(f'--results_dir={own}')
+  place = board.place(own)
   assert place.page == own / 'leaderboard.md'
   publish.publish(result.validate(json.loads(RUN.read_text())), place)
   assert '](../figures/' in (own / 'leaderboard/text_mini.md').read_text()
   assert list((own / 'figures').iterdir())
-  there = _place(f'--results_dir={own}', '--page=there.md')
-  assert there.page == pathlib.Path('there.md')
-  for ours in ([], [f'--results_dir={place_lib.results()}']):
-    assert _place(*ours).page == place_lib.page()
+  there = pathlib.Path('there.md')
+  assert board.place(own, there).page == there
+  assert board.place(paths.results()).page == paths.page()
 
 
-def _train_grid(monkeypatch, status, *arguments):
-  """Runs `launch.train` on three settings, whose results are made by hand."""
+def _train_grid(monkeypatch, status, **options):
+  """Trains three settings, whose results are made by hand."""
   runs, results = [], []
+  tested = options.get('test', True)
   for rate, hits, ended in (
       (0.1, 60, 'validated'), (0.2, 80, status), (0.3, 70, 'validated')):
-    if '--notest' not in arguments and ended == 'validated':
+    if tested and ended == 'validated':
       ended = 'ok'
     made = json.loads(RUN.read_text()) | {
         'status': ended, 'val': scored.of([[hits, 100 - hits], [0, 0]]),
@@ -61,20 +52,17 @@ def _train_grid(monkeypatch, status, *arguments):
     runs.append(types.SimpleNamespace(
         folder=pathlib.Path(str(rate)), changes={}, task=results[-1].task,
         config=ConfigDict(made['config'])))
-  monkeypatch.setattr(launch, '_runs', lambda _: runs)
-  monkeypatch.setattr(launch, 'train_sources', lambda *_: 0)
+  monkeypatch.setattr(execute, 'train_sources', lambda *_: 0)
   monkeypatch.setattr(
-      launch, '_trained', lambda *_: zip(runs, results, strict=True))
-  with flagsaver.flagsaver():
-    flags.FLAGS(['lra', '--norecord', *arguments])
-    launch.train(None)
+      execute, '_trained', lambda *_: zip(runs, results, strict=True))
+  execute.train(runs, execute.Options(None, record=False, **options))
 
 
 @pytest.mark.parametrize('status, best', [('ok', 0.2), ('diverged', 0.3)])
 def test_a_grid_that_is_not_tested_ends_with_the_best_by_validation(
     monkeypatch, capsys, status, best):
   """A test score that an earlier command made is not shown."""
-  _train_grid(monkeypatch, status, '--notest')
+  _train_grid(monkeypatch, status, test=False)
   out = capsys.readouterr().out
   assert f' train.learning_rate={best} ' in out.splitlines()[-1]
   assert '20.00%' not in out and 'Best of 3' in out
@@ -89,7 +77,7 @@ def test_of_a_grid_only_the_best_by_validation_shows_its_test(
       out.splitlines()[-1])
   assert '30.00%' not in out and '10.00%' not in out
   assert out.count('20.00%') == 1
-  _train_grid(monkeypatch, 'ok', '--noshow_test')
+  _train_grid(monkeypatch, 'ok', show_test=False)
   assert '20.00%' not in capsys.readouterr().out
 
 
@@ -177,15 +165,15 @@ def _forget(folder, name):
 @pytest.mark.full
 def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
     mini_data, tmp_path):
-  """After the edit, training, evaluation and sweeps each print one warning."""
+  """After the edit, training, evaluation and `runs` each print one warning."""
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
-  line = 'configs/simpletron.py:listops_mini ' + tiny.words(**{
-      'data_dir': mini_data, 'train.steps': 4})
-  (tmp_path / 's.txt').write_text(line)
-  first, *fields = line.split()
-  train = [f'--config={first}', *(f'--config.{field}' for field in fields),
-           '--norecord', '--compile_cache=']
-  sweep = ['--sweep=s.txt', '--norecord']
+  changes = {'data_dir': str(mini_data), 'train.steps': 4}
+  (tmp_path / 'a.toml').write_text(
+      '[[runs]]\nmodels = ["simpletron"]\ntasks = ["listops_mini"]\n'
+      f'set = {tiny.table(**changes)}')
+  train = ['--config=configs/simpletron.py:listops_mini',
+           *tiny.flags(**changes), '--norecord', '--compile_cache=']
+  runs = ['runs', 'a.toml', '--norecord']
 
   def said(*arguments, code=0):
     done = commands.run('run_lra', *arguments, cwd=tmp_path)
@@ -201,13 +189,13 @@ def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
   assert warned.startswith('lra/models/simpletron.py ')
   assert f' {name} ' in warned and provenance.GOES_ON in warned
   evaluate = ['evaluate', f'{folder}']
-  for command in (train, evaluate, sweep, [*sweep, '--status']):
+  for command in (train, evaluate, runs, [*runs, '--status']):
     assert not said(*command)
   for file in ('env.json', 'result.json'):
     _forget(folder, file)
   for command, words in (
-      (train, provenance.FINISHED), (sweep, provenance.FINISHED),
-      ([*sweep, '--status'], provenance.FINISHED),
+      (train, provenance.FINISHED), (runs, provenance.FINISHED),
+      ([*runs, '--status'], provenance.FINISHED),
       (evaluate, provenance.LOADED),
       (['evaluate', f'{folder}/checkpoints/last'], provenance.LOADED)):
     warned, = said(*command)

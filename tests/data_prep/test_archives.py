@@ -10,7 +10,6 @@ import pytest
 
 from lra.core.errors import UserError
 from lra.data_prep import archives
-from lra.many import bundle
 
 LARGE = 1 << 26
 EXTENDED = {'GNU longname': tarfile.GNUTYPE_LONGNAME,
@@ -98,16 +97,3 @@ def test_large_files_with_long_names_are_read(form, tmp_path):
     for name, text in content.items():
       add(tar, name, text)
   assert dict(read(tmp_path / 'a.tar')) == content
-
-
-@pytest.mark.parametrize('kind', EXTENDED)
-def test_a_bundle_with_a_large_header_is_refused(kind, tmp_path):
-  path = tmp_path / 'a.tar'
-  manifest = b'{"files": {}}'
-  whole = sound(**{'manifest.json': manifest})
-  with open(path, 'wb') as f:
-    f.write(whole[:1024])
-    f.write(header(EXTENDED[kind], LARGE))
-    f.truncate(f.tell() + LARGE + 1024)
-  with pytest.raises(UserError, match='not a valid bundle .*headers of more'):
-    bundle.unpack(path, [], tmp_path)
