@@ -1,19 +1,19 @@
 #!/bin/bash
 # Uses a GPU for half an hour: prepares the data, checks the kernels, traces two
-# tasks, and trains the sweep until the time is up.
+# tasks, and trains the runs of a file until the time is up.
 #
 #   IMDB=aclImdb_v1.tar.gz CIFAR=cifar-10-python.tar.gz RFC=rfc_citations \
 #     tools/gpu.sh MINUTES OUT
 #
 # Run directories are in the current folder. Everything else is in OUT: logs,
-# measurements, and runs.tar, the bundle of the runs. The same command resumes,
+# measurements, and runs.tar with the run directories. The same command resumes,
 # also on another machine that OUT was copied to. The exit code is 75 if work is
 # left, and 0 if none is.
 #
 # IMDB, CIFAR, RFC: source files of the data sets (--source of data_prep).
 #   Without IMDB or CIFAR they are downloaded; without RFC, runs of
 #   retrieval_rfc are left out.
-# LRA_SWEEP: another sweep than configs/sweeps/gpu.txt.
+# LRA_RUNS: another file of runs than configs/runs/gpu.toml.
 # LRA_REHEARSE=20: every run makes 20 steps of short sequences, and
 #   pathfinder_mini replaces pathfinder. For a machine without a GPU.
 # PYTHON: the interpreter.
@@ -36,7 +36,7 @@ say() {
   printf '[%d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"
 }
 
-# The changes of every run of a rehearsal, as words of a sweep's line.
+# The changes of every run of a rehearsal.
 small=()
 if [ -n "$rehearse" ]; then
   small=("train.steps=$rehearse" "train.eval_every=$rehearse"
@@ -44,14 +44,19 @@ if [ -n "$rehearse" ]; then
     train.eval_batch_size=100 "train.lengths=()" seq_len=128)
 fi
 
-# The sweep; tasks without data are removed from it below.
-sweep=$out/sweep.txt
-pattern='s/^#.*//'
-[ -n "$rehearse" ] && pattern+=';s/:pathfinder,/:pathfinder_mini,/'
-sed -e "$pattern" "${LRA_SWEEP:-$root/configs/sweeps/gpu.txt}" |
-  awk -v words="${small[*]}" 'NF {print $0 (words ? " " words : "")}' \
-    >"$sweep.new"
-mv "$sweep.new" "$sweep"
+# The file of runs; tasks without data are removed from it below.
+runs=$out/runs.toml
+{
+  for word in "${small[@]}"; do
+    word=${word/()/[]}
+    echo "set.${word/=/ = }"
+  done
+  cat "${LRA_RUNS:-$root/configs/runs/gpu.toml}"
+} >"$runs"
+[ -n "$rehearse" ] && sed -i 's/"pathfinder"/"pathfinder_mini"/' "$runs"
+if [ -e "$out/runs.tar" ]; then
+  tar -xf "$out/runs.tar" --skip-old-files
+fi
 
 # Data, all tasks at the same time.
 declare -A preparing=()
@@ -66,11 +71,11 @@ trap end_preparing EXIT
 
 without() {
   say "$1"
-  grep -v -E "^[^ ]*:$2([, ]|\$)" "$sweep" >"$sweep.new" || true
-  mv "$sweep.new" "$sweep"
+  sed -i -E "s/\"$2\",? ?//" "$runs"
 }
 
-mapfile -t tasks < <(sed -E 's/^[^ :]*:([a-z0-9_]+).*/\1/' "$sweep" | sort -u)
+mapfile -t tasks < <(grep '^tasks' "$runs" | grep -oE '"[a-z0-9_]+"' |
+  tr -d '"' | sort -u)
 for task in "${tasks[@]}"; do
   source=''
   case $task in
@@ -144,7 +149,7 @@ for word in "${small[@]}" "train.steps=$last" "train.eval_every=$last" \
 done
 for task in listops image; do
   target=$out/trace-$task.json
-  if [ -e "$target" ] || ! grep -q ":${task}[, ]" "$sweep"; then
+  if [ -e "$target" ] || ! grep -q "\"$task\"" "$runs"; then
     continue
   fi
   prepared "$task" || continue
@@ -175,22 +180,16 @@ for task in "${tasks[@]}"; do
   prepared "$task" || true
 done
 
-# The sweep. One minute is kept for packing.
-if [ ! -s "$sweep" ]; then
-  say "No run is left: no data could be prepared."
-  exit 2
-fi
+# The runs. One minute is kept for packing.
 left=$((limit - SECONDS - 60))
 ((left > 0)) || left=0
-given=()
-[ -e "$out/runs.tar" ] && given=(--from_bundle="$out/runs.tar")
-say "Training the sweep for $((left / 60)) minutes."
-"$python" "$root/run_lra.py" --sweep="$sweep" --missing "${given[@]}" \
-  --max_minutes="$(awk "BEGIN {print $left / 60}")" --bundle="$out/runs.tar" \
-  > >(tee -ia "$out/logs/sweep.log") 2>&1 &
+say "Training for $((left / 60)) minutes."
+"$python" "$root/run_lra.py" runs "$runs" --missing \
+  --max_minutes="$(awk "BEGIN {print $left / 60}")" \
+  > >(tee -ia "$out/logs/runs.log") 2>&1 &
 training=$!
 # If the machine is taken away, this script gets a signal and passes it on: the
-# sweep then makes a checkpoint and packs the runs.
+# run under way then makes a checkpoint.
 trap 'kill -TERM "$training" 2>/dev/null || true' TERM INT HUP
 code=0
 wait "$training" || code=$?
@@ -198,5 +197,6 @@ while kill -0 "$training" 2>/dev/null; do  # a signal has ended `wait`
   code=0
   wait "$training" || code=$?
 done
-say "The sweep ended with code $code; its runs are in $out/runs.tar."
+tar -cf "$out/runs.tar" --exclude=.lock runs
+say "Training ended with code $code; its runs are in $out/runs.tar."
 exit "$code"

@@ -48,8 +48,8 @@ def add_arguments(parser):
   how.add_argument('--record', action='store_true', default=None, help='put '
                    'all runs on the leaderboard; by default those whose '
                    'settings are those of the protocol')
-  how.add_argument('--norecord', dest='record', action='store_false', help=(
-      'put no run on the leaderboard'))
+  how.add_argument('--norecord', dest='record', action='store_false',
+                   default=None, help='put no run on the leaderboard')
   how.add_argument('--replace', action='store_true', help='replace earlier '
                    'records of the same runs')
   board.add_place(how)
