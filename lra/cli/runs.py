@@ -145,8 +145,7 @@ def _plan(args, runs, records):
   print(f'The plan of {args.file}:', flush=True)
   print(plan.table(
       plan.of_units(runs_lib.units(runs), plan.estimator(
-          runs, args.results_dir, records)),
-      args.max_minutes, 'searches' if runs[0].searched else 'runs'))
+          runs, args.results_dir, records)), args.max_minutes))
 
 
 def _train(args, whole, runs, options):

@@ -247,39 +247,18 @@ def _source(record, fields, here):
 
 def of_units(units: Iterable[Unit], estimate: Callable[..., Estimate]
              ) -> list[Estimate]:
-  """Returns an estimate of each run, or of each search as a whole."""
+  """Returns an estimate of each run that a unit wants; see `choose.wanted`."""
   made = []
   for unit in units:
-    made += [_of_search(unit, estimate)] if unit.searched else (
-        map(estimate, unit.runs))
+    chosen = choose.choice(unit) if unit.searched else None
+    tested = unit.settings[0] if chosen is None else chosen.runs
+    made += [estimate(run, WORK if run in tested or not unit.searched else (
+        'train',)) for run in choose.wanted(unit)]
   return made
 
 
-def _of_search(unit, estimate):
-  """Returns the work that is left of a search, as one estimate."""
-  search, runs = unit.search, choose.wanted(unit)
-  chosen = choose.choice(unit)
-  tested = unit.search[:1] if chosen is None else chosen.runs[:1]
-  others = runs[len(search):]
-  parts = [*(estimate(run, ('train',)) for run in search),
-           *(estimate(run, ('test',)) for run in tested),
-           *map(estimate, others)]
-  known_seconds = [part.seconds for part in parts]
-  ended = sum(run.ended(SEARCHED) for run in runs)
-  sources = collections.Counter(
-      part.source for part in parts if part.seconds != 0)
-  return Estimate(
-      f'{unit.title}, best of {len(search)}', f'{ended} of {len(runs)}',
-      sum(part.left for part in parts),
-      # The updates of the tested run are counted in the search.
-      sum(part.steps for part in (*parts[:len(search)],
-                                  *parts[len(parts) - len(others):])),
-      None if None in known_seconds else math.fsum(known_seconds), None,
-      sources.most_common(1)[0][0] if sources else 'finished')
-
-
-def table(estimates: Sequence[Estimate], max_minutes: float | None = None,
-          what: str = 'runs') -> str:
+def table(estimates: Sequence[Estimate],
+          max_minutes: float | None = None) -> str:
   """Returns one line per run, and the total.
 
   Args:
@@ -287,7 +266,6 @@ def table(estimates: Sequence[Estimate], max_minutes: float | None = None,
     max_minutes: marks the runs that end within so many minutes (`yes`), that
       only begin within them (`part`), and the others (`no`). Runs after one
       without an estimate are marked `–`.
-    what: noun for the lines.
   """
   lines = [_HEAD, *(
       (e.status, f'{count(e.left)} of {count(e.steps)}', _minutes(e.seconds),
@@ -298,7 +276,7 @@ def table(estimates: Sequence[Estimate], max_minutes: float | None = None,
   left = [e for e in estimates if e.seconds != 0]
   timed = [e.seconds for e in left if e.seconds is not None]
   total = (f'{_minutes(math.fsum(timed))} minutes for {len(timed)} of '
-           f'{len(left)} {what} that are not finished')
+           f'{len(left)} runs that are not finished')
   unknown = len(left) - len(timed)
   return '\n'.join([
       *aligned(lines, right=range(1, len(lines[0]) - 2)),

@@ -117,7 +117,7 @@ def test_jobs_here_are_stopped_by_a_signal_to_the_group_and_go_on(
   assert 'Traceback' not in said
   assert 'stopped' in {status for status, _ in _results(tmp_path).values()}
   code, out, errors = end(_train(tmp_path, mini_data, *_HERE))
-  assert code == 0 and out.endswith('6 of 6 runs are finished.\n'), errors
+  assert code == 0 and '\n6 of 6 runs are finished.\n' in out, errors
   assert _results(tmp_path) == whole
   code, out, _ = end(_train(tmp_path, mini_data, *_HERE))
   assert code == 0 and 'jobs: ' not in out
@@ -130,7 +130,7 @@ def test_jobs_of_a_script_in_the_background_hear_no_ctrl_c(
   _begun(tmp_path, process)
   os.killpg(process.pid, signal.SIGINT)
   code, out, errors = end(process)
-  assert code == 0 and out.endswith('6 of 6 runs are finished.\n'), errors
+  assert code == 0 and '\n6 of 6 runs are finished.\n' in out, errors
   assert _results(tmp_path) == whole
 
 

@@ -177,21 +177,11 @@ def test_the_runs_for_gpus_have_a_plan(monkeypatch, tmp_path):
 def test_a_search_counts_its_runs_and_the_seeds_of_one_setting(
     entry, tmp_path):
   (tmp_path / 'b.toml').write_text('''[[runs]]
-      models = ["simpletron", "fnet"]
+      models = ["simpletron"]
       tasks = ["listops_mini"]
       seeds = "0-2"
-      set.train.steps = 20
       search.train.learning_rate = [0.3, 0.01]''')
-
-  def estimate(run, work=plan.WORK):
-    steps = 20 if 'train' in work else 0
-    return plan.Estimate(
-        run.title, 'new', steps, 20,
-        steps + (20 if steps else 0) + (100 if 'test' in work else 0), 0.0,
-        'a record')
-
-  found, other = plan.of_units(runs.units(runs.read('b.toml')), estimate)
-  assert found.title == 'configs/simpletron.py:listops_mini, best of 2'
-  assert found.status == '0 of 4'
-  assert found.steps == found.left == 4 * 20
-  assert found.seconds == other.seconds == 4 * (20 + 20) + 3 * 100
+  asked = plan.of_units(runs.units(runs.read('b.toml')), lambda run, work: (
+      run.setting[-1].rpartition('=')[2], run.seed, work))
+  assert asked == [('0.3', '0', plan.WORK), ('0.01', '0', ('train',)),
+                   ('0.3', '1', plan.WORK), ('0.3', '2', plan.WORK)]
