@@ -12,10 +12,9 @@ import sys
 
 import pytest
 import yaml
-from absl import flags
 from packaging import requirements, utils
 
-from lra.cli import main, options  # noqa: F401  define the flags
+from lra.cli import arguments
 from tests.helpers.paths import ROOT
 
 RECIPES = ROOT / 'lra' / 'recipes'
@@ -91,7 +90,7 @@ def _commands():
   text = '\n'.join(blocks).replace('\\\n', ' ')
   text = re.sub(r'\n +--', ' --', text) + SBATCH
   return [line.split() for line in re.findall(
-      r'(?:^|[ /])(?:lra|run\.sbatch|lra-cuda) (--.*)$', text, re.M)]
+      r'(?:^|[ /])(?:lra|run\.sbatch|lra-cuda) ((?:runs|--).*)$', text, re.M)]
 
 
 def test_flags_are_those_of_the_command():
@@ -101,7 +100,7 @@ def test_flags_are_those_of_the_command():
            for words in commands for word in words if word.startswith('--')}
   assert {'distributed', 'coordinator', 'num_processes', 'process_id',
           'executor', 'config'} <= named
-  assert named <= set(flags.FLAGS)
+  assert named <= arguments.flags_of('train') | arguments.flags_of('runs')
 
 
 def test_configs_and_files_that_are_named_are_there():

@@ -84,46 +84,29 @@ COMPILE_ONLY = flags.DEFINE_boolean(
     'compile_only', False, 'Compile the steps into --compile_cache and do not '
     'train.')
 
-flags.register_validator(
-    'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
-    'it must be a finite number of at least 0')
-for _flag, _what in (
-    ('workdir', 'a folder'), ('results_dir', 'a folder'), ('page', 'a file'),
-    ('coordinator', 'HOST:PORT'), ('seeds', 'seeds, such as 0-4'),
-    ('profile', 'steps, such as 20:30')):
-  flags.register_validator(
-      _flag, lambda value: value != '', f'it must name {_what}')
-flags.register_validator(
-    'workdir', lambda folder: not folder or os.path.realpath(folder) != '/',
-    "it is the root folder, and a run needs a folder of its own")
-# Flag, flags of which it needs one, and the form of that flag.
-for _flag, _needed, _form in (
-    ('coordinator', ['distributed'], '--distributed'),
-    ('num_processes', ['coordinator'], '--coordinator'),
-    ('process_id', ['coordinator'], '--coordinator'),
-    ('coordinator', ['num_processes'], '--num_processes'),
-    ('at_once', ['seeds', 'grid'], '--seeds or --grid'),
-    ('space', ['search'], '--search=optuna'),
-    ('trials', ['search'], '--search=optuna'),
-    ('search', ['space'], '--space, such as '
-     '--space=train.learning_rate=log(1e-4,1e-1)')):
-  flags.register_multi_flags_validator(
-      [_flag, *_needed], lambda values, flag=_flag, needed=_needed: (
-          values[flag] == flags.FLAGS[flag].default or
-          any(values[name] for name in needed)),
-      f'--{_flag} needs {_form}')
+# Flag -> what it must name.
+_NAMED = {'workdir': 'a folder', 'results_dir': 'a folder', 'page': 'a file',
+          'coordinator': 'HOST:PORT', 'seeds': 'seeds, such as 0-4',
+          'profile': 'steps, such as 20:30'}
+# Flag, flags of which it needs one, and their form.
+_NEEDS = (
+    ('coordinator', 'distributed', '--distributed'),
+    ('num_processes', 'coordinator', '--coordinator'),
+    ('process_id', 'coordinator', '--coordinator'),
+    ('coordinator', 'num_processes', '--num_processes'),
+    ('at_once', 'seeds grid', '--seeds or --grid'),
+    ('space', 'search', '--search=optuna'),
+    ('trials', 'search', '--search=optuna'),
+    ('search', 'space', '--space, such as '
+     '--space=train.learning_rate=log(1e-4,1e-1)'))
 # Flag, flags that contradict it, and the reason.
-for _flag, _others, _why in (
-    ('seeds', ('workdir',), 'makes a run directory for each'),
-    ('grid', ('workdir',), 'makes a run directory for each'),
-    ('profile', ('seeds', 'grid'), 'is for one run'),
-    ('search', ('grid', 'distributed', 'workdir', 'profile', 'at_once'),
+_CONTRADICTS = (
+    ('seeds', 'workdir', 'makes a run directory for each'),
+    ('grid', 'workdir', 'makes a run directory for each'),
+    ('profile', 'seeds grid', 'is for one run'),
+    ('search', 'grid distributed workdir profile at_once',
      'trains one run after another, each in a directory of its own'),
-    ('distributed', ('at_once',), 'trains one run at a time')):
-  for _other in _others:
-    flags.register_multi_flags_validator(
-        [_flag, _other], lambda values: not all(values.values()),
-        f'--{_flag} {_why}: leave out --{_other}')
+    ('distributed', 'at_once', 'trains one run at a time'))
 
 
 def names() -> set[str]:
@@ -133,20 +116,38 @@ def names() -> set[str]:
 
 
 def check() -> None:
-  """Expands `~` in paths, which the shell does not do in --flag=~.
+  """Checks the flags together, and expands `~` in paths.
+
+  The shell does not expand it in --flag=~.
 
   Raises:
-    UserError: two flags contradict each other.
+    UserError: a flag is empty, lacks another or contradicts another.
   """
+  values = {name: flags.FLAGS[name].value for name in names()}
+  given = {name for name, value in values.items()
+           if value != flags.FLAGS[name].default}
+  for name, what in _NAMED.items():
+    if values[name] == '':
+      raise UserError(f'--{name}= names nothing: it must name {what}.')
   for name in ('page', 'results_dir', 'workdir'):
-    if (flags.FLAGS[name].value or '').startswith('~'):
-      flags.FLAGS[name].value = str(files.expanded(
-          pathlib.Path(flags.FLAGS[name].value)))
+    if (values[name] or '').startswith('~'):
+      flags.FLAGS[name].value = str(files.expanded(pathlib.Path(values[name])))
+  if not math.isfinite(values['max_minutes'] or 0):
+    raise UserError(f'--max_minutes={values["max_minutes"]}: it must be a '
+                    'finite number of at least 0.')
+  if values['workdir'] and os.path.realpath(values['workdir']) == '/':
+    raise UserError(f'--workdir={values["workdir"]} is the root folder, and a '
+                    'run needs a folder of its own.')
   if {'--record', '--norecord'} <= set(sys.argv):
     raise UserError('--record and --norecord: leave out one of them.')
-  for name in sorted(names() - {'trial', command.CONFIG.name,
-                                command.CACHE.name}) if TRIAL.value else ():
-    value = flags.FLAGS[name].value
-    if value != flags.FLAGS[name].default:
-      raise UserError('--trial makes a few steps of one run and keeps '
-                      f'nothing: leave out --{"no" * (value is False)}{name}.')
+  for name, needed, form in _NEEDS:
+    if name in given and given.isdisjoint(needed.split()):
+      raise UserError(f'--{name} needs {form}.')
+  for name, others, why in _CONTRADICTS:
+    for other in others.split() if name in given else ():
+      if other in given:
+        raise UserError(f'--{name} {why}: leave out --{other}.')
+  for name in sorted(given - {'trial', 'config', 'compile_cache'}) if (
+      TRIAL.value) else ():
+    raise UserError('--trial makes a few steps of one run and keeps nothing: '
+                    f'leave out --{"no" * (values[name] is False)}{name}.')

@@ -113,6 +113,8 @@ def main(args) -> int:
     return execute.train(runs_lib.experiments(flags), dataclasses.replace(
         options, test=not args.notest, show_test=not args.hide_test))
   writers.check(options.log)
+  if args.part is not None:
+    runs_lib.part([], args.part)  # checks its form
   whole = runs_lib.read(args.file, args.models)
   runs = whole if args.part is None else runs_lib.part(whole, args.part)
   if not runs:

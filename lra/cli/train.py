@@ -127,8 +127,11 @@ def _experiment():
     UserError: the experiment cannot run; the message names the field.
   """
   if command.CONFIG.value is None:
-    raise UserError('Nothing to do: give --config=configs/<model>.py:<task>, '
-                    'or a word; --help lists both.')
+    given = [f'--{name}' for name in sorted(options.names())
+             if flags.FLAGS[name].present]
+    raise UserError(f'Nothing to do{" with " * bool(given)}{" ".join(given)}: '
+                    'give --config=configs/<model>.py:<task>, or a word; '
+                    '--help lists both.')
   from lra.run import experiment  # imports JAX
   return experiment.resolve(
       command.CONFIG.value, folder=options.WORKDIR.value,

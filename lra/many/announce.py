@@ -18,20 +18,19 @@ def text(runs: Sequence, place, *, tested: bool, recorded: bool,
     recorded: whether their results are recorded.
     replace: whether a new record replaces an earlier one.
   """
-  folder = _shown(runs[0].folder)
-  said = f'Writes to {folder}' if len(runs) == 1 else (
-      f'Writes to {len(runs)} run directories, such as {folder}')
+  said = 'Writes to ' + (f'{len(runs)} run directories, such as ' if (
+      len(runs) > 1) else '') + str(_shown(runs[0].folder))
   if not tested:
     return f'{said}; without a test there is no record.'
   if not recorded:
     return f'{said}; the result is not recorded.'
+  records = _shown(place.runs)
   if not replace and all(_record(run, place).exists() for run in runs):
-    return (f'{said}; {_shown(place.runs)} has a record already, which is '
-            'compared with the result but not changed.')
-  return (f'{said}; then records the result in {_shown(place.runs)}, which '
-          f'changes {_shown(place.page)}, its pages in {_shown(place.details)} '
-          f'and the figures in {_shown(place.figures)}. --norecord prevents '
-          'this.')
+    return (f'{said}; {records} has a record already, which is compared with '
+            'the result but not changed.')
+  return (f'{said}; then records the result in {records}, which changes '
+          f'{_shown(place.page)}, its pages in {_shown(place.details)} and the '
+          f'figures in {_shown(place.figures)}. --norecord prevents this.')
 
 
 def _record(run, place):

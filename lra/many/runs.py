@@ -174,12 +174,6 @@ def experiments(flags_of_runs: Iterable[Sequence[str]]) -> list:
           for said in flags_of_runs]
 
 
-def by_setting(runs: Iterable[Run]) -> list[list[Run]]:
-  """Groups consecutive runs that differ only in their seed."""
-  return [list(group) for _, group in itertools.groupby(
-      runs, lambda run: run.setting)]
-
-
 def units(runs: Sequence[Run]) -> list[Unit]:
   """Groups runs by config file and task, then by setting.
 

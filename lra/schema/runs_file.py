@@ -253,8 +253,11 @@ def _whole(file, entry, number):
         **{name: getattr(file, name) for name in Entry.model_fields},
         **{name: getattr(entry, name) for name in entry.model_fields_set},
         'set': identity.flatten(file.set) | identity.flatten(entry.set)})
+    seeds.parse(made.seeds)
   except pydantic.ValidationError as e:
     raise UserError(f'{where}: {_fault(e)}.') from e
+  except UserError as e:
+    raise UserError(f'{where}: {e}') from e
   if bool(made.arms) != bool(file.study) or (made.arms and made.models):
     raise UserError(f"{where}: entries of a study, and no others, have 'arms' "
                     "instead of 'models'.")
