@@ -29,8 +29,8 @@ config, with their values and the arguments of its mechanism.
 _FLAGS = """# Flags
 
 `run_lra.py` and the installed command `lra` take the same arguments. A word
-chooses the command, and flags alone train a run: `python run_lra.py WORD --help`
-describes the flags of a word.
+chooses the command, and flags alone train a run. The flags of a word are in
+`python run_lra.py WORD --help`, too.
 """
 
 

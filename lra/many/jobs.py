@@ -99,11 +99,7 @@ class Part:
 
 
 def check(executor: str) -> None:
-  """Checks that jobs can be submitted.
-
-  Raises:
-    UserError: submitit or Slurm is not installed.
-  """
+  """Raises UserError if submitit or Slurm is not installed."""
   if not importlib.util.find_spec('submitit'):
     raise UserError(f'--executor={executor} needs submitit, which is not '
                     f'installed: {paths.extra("slurm")}.')
@@ -122,9 +118,8 @@ def submit(folder: pathlib.Path, parts: Sequence[Sequence[str]], *,
   Args:
     folder: folder of the jobs' logs; every node must see it.
     parts: arguments of run_lra.py for each job.
-    at_once: number of jobs of an array that run at the same time.
-    cpus: CPU cores of a job; None for the default of the cluster.
-    gpus: GPUs of a job.
+    at_once: number of jobs that run at the same time.
+    cpus, gpus: CPU cores and GPUs of a job.
     partition: partition of the cluster; None for its default.
     hours: time limit of a job; after that it is queued again.
 
@@ -174,8 +169,7 @@ def here(folder: pathlib.Path, parts: Sequence[Sequence[str]],
     folder: folder of the jobs' logs, which get a folder of their own in it.
     parts: arguments of run_lra.py for each job.
     show: called every 0.2 seconds.
-    cpus: CPU cores of a job; None for all.
-    gpus: GPUs of a job; 0 for all.
+    cpus, gpus: see `share`.
 
   Returns:
     The exit codes of the jobs.

@@ -40,10 +40,7 @@ _STRIDE = 1_000_003  # between the seeds of two searches
 
 
 def space(text: str) -> dict[str, tuple]:
-  """Reads --space: the fields to search.
-
-  Args:
-    text: words such as `train.learning_rate=log(1e-4,1e-1)`.
+  """Reads --space, words such as `train.learning_rate=log(1e-4,1e-1)`.
 
   Returns:
     {field: ('log', low, high)} of numbers on a logarithmic scale, 'uniform' of
@@ -93,14 +90,9 @@ def _literal(text):
 
 
 class Study:
-  """The trials of a search, in memory.
+  """The trials of a search of some fields of `space`, in memory.
 
-  Args:
-    fields: result of `space`.
-    seed: seed of the search.
-
-  Raises:
-    UserError: Optuna is not installed.
+  Raises UserError if Optuna is not installed.
   """
 
   def __init__(self, fields: Mapping[str, tuple], seed: int):
@@ -131,11 +123,7 @@ class Study:
 
 
 class Trial:
-  """A setting to try.
-
-  Attributes:
-    changes: its words `field=value`.
-  """
+  """A setting to try; `changes` are its words `field=value`."""
 
   def __init__(self, study, trial):
     self._study, self._trial = study, trial
@@ -151,16 +139,13 @@ class Trial:
     return PRUNED if self._trial.should_prune() else ''
 
   def replay(self, folder: pathlib.Path, steps: int, ended: bool) -> str:
-    """Takes the validation accuracies of a run's log.
+    """Takes the validation accuracies of a run's log; see `watch`.
 
     Args:
       folder: its run directory.
       steps: its number of updates; the last validation is left out, as in
         training.
       ended: whether the run is complete, and so was not pruned.
-
-    Returns:
-      `PRUNED` if it was pruned, else ''.
     """
     path = folder / 'metrics.jsonl'
     points = curves.read(path) if path.exists() else {}
@@ -196,13 +181,10 @@ def train(made: Callable, fields: Mapping[str, tuple], trials: int,
     fields: result of `space`.
     trials: number of settings to try.
     seeds: the first one is that of the trials.
-    options: see `execute.Options`.
+    options: how runs are trained.
 
   Returns:
     The exit code.
-
-  Raises:
-    UserError: a trial or the chosen run needs to be corrected.
   """
   from lra.run.process_cache import ProcessCache
   study, shared, tried = Study(fields, seeds[0]), ProcessCache(), {}

@@ -66,8 +66,8 @@ def _stacked(count, base, each):
 
 def _error(rows):
   """Returns the lengths below and above each mean, in percent, [2, N]."""
-  return np.transpose([
-      (100 * (row.mean - row.interval.low), 100 * (row.interval.high - row.mean))
+  return 100 * np.transpose([
+      (row.mean - row.interval.low, row.interval.high - row.mean)
       for row in rows]).reshape(2, -1)
 
 

@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterable
+from typing import Any
 
 from lra.core.errors import UserError
 
@@ -63,7 +64,7 @@ def check_count(runs: int, what: str) -> str:
   """Returns a message if the configs of so many runs take long, else ''.
 
   Raises:
-    UserError: a command does not make so many runs; the message names `what` as their source.
+    UserError: they are too many; the message names `what` as their source.
   """
   if runs > MOST_RUNS:
     raise UserError(
@@ -101,7 +102,8 @@ def _parts(text, separators):
 
   A part is None if it has no characters and no quotes.
   """
-  parts, closing = [None], []  # None or the tokens of a part
+  parts: list[Any] = [None]  # None or the tokens of a part
+  closing = []
   for token in _TOKEN.findall(text):
     if not closing and token in separators:
       parts.append(None)
