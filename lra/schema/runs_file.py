@@ -27,7 +27,7 @@ import pydantic
 
 from lra.core import files, paths, tasks
 from lra.core.errors import UserError, choose, meant
-from lra.data_prep import kinds
+from lra.data_prep.baselines import names as baselines_of
 from lra.schema import identity, seeds
 from lra.schema.record import reason
 
@@ -286,8 +286,7 @@ def _check_claims(file):
   arms = {arm for entry in entries for arm in entry.arms}
   baselines = {
       f'{BASELINE}{name}' for entry in entries for task in entry.tasks
-      if task in tasks.TASKS for kind in [kinds.of(tasks.TASKS[task])]
-      for name in (*kind.quick, *kind.slow)}
+      if task in tasks.TASKS for name in baselines_of(tasks.TASKS[task])}
   for claim in study.claims:
     about = f'the claim {claim.text!r}'
     if claim.arm == claim.than:
