@@ -123,7 +123,7 @@ def test_until_all_runs_have_ended_no_test_score_is_shown(
   assert set(_tests(text)) == {'–', '15.00'}
   assert f'settings by validation: train.learning_rate={setting}' in text
   assert 'best so far' in text and 'test accuracy' not in text
-  # A part of a sweep on another machine does not know all results either.
+  # A part on another machine does not know all results either.
   assert _tests(status.text(entries[:2], whole=entries)) == ['–', '–']
 
 
