@@ -72,6 +72,7 @@ def measure(experiment, *, steps: int, rounds: int | None = None,
   with (tempfile.TemporaryDirectory() as folder,
         contextlib.closing(Trainer(dataclasses.replace(
             experiment, folder=pathlib.Path(folder)))) as trainer):
+    state = trainer.restore()
     trainer.compile()
     batch = jax.device_put(
         trainer.batch(0), trainer.program.batch_shardings(micro=True))
@@ -79,21 +80,25 @@ def measure(experiment, *, steps: int, rounds: int | None = None,
              what='benchmark') as shown:
 
       def bare():
-        trainer.state, _ = trainer.train_step(
-            trainer.state, batch, trainer.given)
+        nonlocal state
+        state, _ = trainer.train_step(state, batch, trainer.given)
+        return state
 
       def looped():
-        trainer.update(trainer.next_batch())
+        nonlocal state
+        state = trainer.update(state, trainer.next_batch())
         shown.update()
         if trainer.step % config.train.log_every == 0:
-          shown.set_postfix_str(trainer.log(), refresh=False)
+          state, text = trainer.log(state)
+          shown.set_postfix_str(text, refresh=False)
+        return state
 
       start = time.perf_counter()
       if rounds is None:
-        steps = _warm_up(looped, steps, trainer)
+        steps = _warm_up(looped, steps)
       elif rounds > 1:
-        _seconds(looped, steps, trainer)
-      time_of = lambda call: _seconds(call, steps, trainer) / steps
+        _seconds(looped, steps)
+      time_of = lambda call: _seconds(call, steps) / steps
       bares, loops = [time_of(bare)], []
       while not _enough(len(loops), rounds, start):
         loops.append(time_of(looped))
@@ -114,15 +119,15 @@ def measure(experiment, *, steps: int, rounds: int | None = None,
         'peak_memory_bytes': machine.peak_memory()}
 
 
-def _seconds(call, steps, trainer):
+def _seconds(call, steps):
   start = time.perf_counter()
   for _ in range(steps):
-    call()
-  jax.block_until_ready(trainer.state)
+    state = call()
+  jax.block_until_ready(state)
   return time.perf_counter() - start
 
 
-def _warm_up(call, steps, trainer):
+def _warm_up(call, steps):
   """Makes at most `steps` steps, in the time of one stretch.
 
   Returns:
@@ -131,9 +136,9 @@ def _warm_up(call, steps, trainer):
   stretches = 2 * LEAST_ROUNDS + 2
   start, made = time.perf_counter(), 0
   while made < steps and time.perf_counter() - start < SECONDS / stretches:
-    call()
+    state = call()
     made += 1
-  jax.block_until_ready(trainer.state)
+  jax.block_until_ready(state)
   return made
 
 

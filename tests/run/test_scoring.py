@@ -6,7 +6,7 @@ import pytest
 import lra
 from lra.core.errors import UserError
 from lra.data import longer
-from lra.run import extrapolation, train
+from lra.run import scoring, train
 from tests.helpers import small
 
 
@@ -52,7 +52,7 @@ def test_scores_are_those_of_the_model_applied_to_each_sequence(run):
 
 def test_short_sequences_are_scored_by_the_program_of_training(run):
   trained = lra.load(run[0])
-  assert extrapolation.at_length(trained.program, 20) is trained.program
+  assert scoring.at_length(trained.program, 20) is trained.program
   assert trained.evaluate_longer('10-20')['examples'] == 1000
 
 
@@ -63,14 +63,14 @@ def test_short_sequences_are_scored_by_the_program_of_training(run):
 def test_parameters_of_the_trained_length_are_named(model, task, parameter):
   made = small.make(config(model, task))
   with pytest.raises(UserError, match=parameter):
-    extrapolation.at_length(made, 64)
+    scoring.at_length(made, 64)
 
 
 def test_sinusoidal_positions_go_on():
   c = config(task='parity')
   c.encoder.positions = 'sinusoidal'
   made = small.make(c)
-  assert extrapolation.at_length(made, 64).objective.seq_len == 64
+  assert scoring.at_length(made, 64).objective.seq_len == 64
 
 
 @pytest.mark.full
