@@ -10,8 +10,8 @@ import pytest
 from lra import kernels
 from lra.kernels import reference, tpu
 from lra.kernels.gated import xla as xla_gated
-from tests.helpers import small
-from tools import aot, errors, hlo
+from tests.helpers import aot, errors, small
+from tools import hlo
 
 FULL = pytest.mark.full
 NAMES = ('o', 'dq', 'dk', 'dv', 'dlog_decay', 'state', 'dstate')

@@ -19,9 +19,8 @@ from lra.kernels.hopper import Columns
 from lra.kernels.lightning import pallas_gpu as lightning
 from lra.kernels.linear import features
 from lra.kernels.linear import pallas_gpu as linear_gpu
-from tests.helpers import packed
-from tools import errors
-from tools.errors import relative_rms
+from tests.helpers import errors, packed
+from tests.helpers.errors import relative_rms
 
 full = pytest.mark.full
 Call = functools.partial(packed.Call, dtype='bfloat16')

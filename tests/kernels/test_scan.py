@@ -11,7 +11,8 @@ from lra import kernels
 from lra.kernels import reference
 from lra.kernels.scan import pallas_tpu
 from lra.kernels.scan import xla as xla_scan
-from tools import aot, errors, h200, hlo
+from tests.helpers import aot, errors
+from tools import h200, hlo
 
 FULL = pytest.mark.full
 NAMES = ('h', 'dx', 'da', 'last', 'dstate')

@@ -11,6 +11,8 @@ from jax.sharding import AxisType
 from lra import kernels
 from lra.kernels import reference
 from lra.kernels.softmax import chunked
+from tests.helpers import errors
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import (
   check,
@@ -19,8 +21,6 @@ from tests.helpers.softmax import (
   resolve,
   up_to,
 )
-from tools import errors
-from tools.errors import relative_rms
 
 LENGTHS = [
   (1, 9),

@@ -11,9 +11,9 @@ from jax.sharding import AxisType
 from lra import kernels
 from lra.kernels import random_bits, reference
 from lra.kernels.softmax import distances
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import in_blocks
-from tools.errors import relative_rms
 
 X = jnp.ones((2, 8, 2, 32))
 BIAS = jnp.zeros((2, 15))

@@ -10,9 +10,9 @@ import pytest
 from lra import kernels
 from lra.kernels import random_bits, reference
 from lra.kernels.softmax import dense
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import attend_dense, in_blocks, inputs, up_to
-from tools.errors import relative_rms
 
 RATE = 0.3
 KEY = jax.random.key(3)

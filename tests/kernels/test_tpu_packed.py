@@ -13,10 +13,10 @@ import pytest
 
 from lra import kernels
 from lra.kernels import dispatch, reference, tpu
+from tests.helpers import errors
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import no_races
 from tests.helpers.packed import SCALE, Call, expected
-from tools import errors
-from tools.errors import relative_rms
 
 
 def _cases(quick, others):

@@ -17,9 +17,9 @@ pytest.importorskip('jax.experimental.pallas.triton')
 
 from lra import kernels
 from lra.kernels import dispatch, reference, triton
+from tests.helpers import errors
+from tests.helpers.errors import Case, relative_rms
 from tests.helpers.gradients import with_cosines
-from tools import errors
-from tools.errors import Case, relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 FULL = pytest.mark.full

@@ -12,7 +12,8 @@ from jax.experimental.layout import Format, Layout
 
 from lra.kernels import chunks, dispatch, tpu
 from lra.kernels.linear.operands import Inputs, Options
-from tools import cuda, h200
+from tests.helpers import cuda
+from tools import h200
 
 TPU = {'v5e': 'v5e:1x1', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:1x1',
        'tpu7x': 'tpu7x:2x2x1'}
