@@ -17,7 +17,7 @@ BASE = 10_000.0
 
 
 def angles(length: int, width: int, base: float = BASE) -> np.ndarray:
-  """Returns p * base^(-2 i / width) for position p, pair i: float64 [L, W/2]."""
+  """Returns p base^(-2 i / width) for position p, pair i: float64 [L, W/2]."""
   if width % 2:
     raise ValueError(f'{width} channels cannot be paired: choose an even width')
   rates = base ** (-np.arange(0, width, 2) / width)

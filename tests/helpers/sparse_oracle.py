@@ -39,8 +39,7 @@ def mixer(*matrices):
   """
 
   def oracle(xp, params, x, mask):
-    q, k, v = (mixer_oracle.heads(xp, x, params[name])
-               for name in ('query', 'key', 'value'))
+    q, k, v = mixer_oracle.qkv(xp, x, params)
     groups = np.array_split(np.arange(q.shape[2]), len(matrices))
     seen = np.stack([seen for seen, group in zip(matrices, groups, strict=True)
                      for _ in group])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from lra import models
-from lra.core.errors import UserError
 from lra.models import spectral
 from tests.helpers import mixer_oracle, small
 
@@ -76,8 +75,7 @@ def _features(xp, name, y, omega, weight):
 
 def _attend(xp, params, x, mask, kernel):
   """Computes attention with positive weights kernel(q, k), [B, H, L, S]."""
-  q, k, v = (mixer_oracle.heads(xp, x, params[n])
-             for n in ('query', 'key', 'value'))
+  q, k, v = mixer_oracle.qkv(xp, x, params)
   scale = q.shape[-1]**-0.25
   weights = kernel(scale * q, scale * k) * mask[:, None, None]
   total = weights.sum(-1, keepdims=True)
@@ -237,10 +235,3 @@ def test_redraw_and_longer_padding(name):
                            np.pad(mask, [(0, 0), (0, 24)]))
   want = mixer_oracle.apply(mixer, variables, x, mask)
   small.assert_close(got[:, :40][mask], want[mask])
-
-
-def test_too_few_features_are_refused():
-  x, mask = mixer_oracle.ragged(4, width=16)
-  for name in ('gmm_rks', 'generative_rks'):
-    with pytest.raises(UserError, match='num_features'):
-      mixer_oracle.shapes(_mixer(name, num_features=3), x, mask)

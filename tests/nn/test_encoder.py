@@ -1,7 +1,5 @@
 """Tests the shared encoder: pooling, padding, dropout, parameters, heads."""
 
-import itertools
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -12,6 +10,7 @@ from lra import kernels
 from lra.core.errors import UserError
 from lra.nn import encoder, heads
 from lra.nn.dropout import Dropout
+from lra.nn.mixer import MixerTraits
 from lra.run import program
 from lra.schema import fields
 from tests.helpers import encoder_reference, small
@@ -354,20 +353,6 @@ def test_names_that_weight_transfer_relies_on():
       'head/hidden_0', 'head/logits'}
 
 
-def test_a_short_convolution_joins_a_token_and_those_before_it():
-  """Compares the causal short convolution with loops in float64."""
-  rng = np.random.default_rng(0)
-  x = rng.standard_normal((2, 7, 3))
-  weight = rng.standard_normal((4, 3))
-  got = encoder.ShortConvolution(4).apply(
-      {'params': {'kernel': weight.astype(np.float32)}}, x.astype(np.float32))
-  want = np.zeros_like(x)
-  for t, i in itertools.product(range(7), range(4)):
-    if t >= i:
-      want[:, t] += weight[i] * x[:, t - i]
-  np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-
-
 def test_a_convolution_is_before_each_mixer_where_it_is_asked_for():
   names = []
   for width in (0, 4):
@@ -420,7 +405,7 @@ def test_a_mixer_that_gates_the_stream_gets_it_before_the_norm():
     full_length: int
     dropout: float
     dtype: jnp.dtype
-    gates_residual = True
+    traits = MixerTraits(gates_residual=True)
 
     def __call__(self, x, mask, *, train, residual):
       assert self.dropout == 0.5

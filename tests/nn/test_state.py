@@ -16,10 +16,10 @@ from lra import kernels, models
 from lra.core.errors import UserError
 from lra.nn import patterns
 from lra.nn.block_sparse import PatternMixer
+from lra.nn.convolution import under_kernel
 from lra.nn.features import FeatureMixer
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import HeadMixer, state_size
 from lra.nn.patterns import Pattern
-from lra.nn.state import state_size, under_kernel
 from tests.helpers import mixer_oracle
 from tools import tables
 
