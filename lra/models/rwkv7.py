@@ -38,9 +38,6 @@ RANKS = {'w': 2.5, 'a': 2.5, 'v': 1.7, 'g': 5.0}
 
 
 class Mixer(direction.DirectedMixer):
-  """Attributes:
-    num_heads: H, which divides D.
-  """
   num_heads: int = 8
   kernel: str = 'auto'
   layer: int = 0

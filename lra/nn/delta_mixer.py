@@ -19,23 +19,18 @@ DT_MIN, DT_MAX = 0.001, 0.1  # range of the initial steps of the decays
 
 
 class DeltaMixer(MatrixStateMixer):
-  """A mixer that runs `lra.kernels.delta_rule`.
-
-  Attributes:
-    key_width: width of the queries of all heads together; 0 means the mixer's
-      default.
-    value_width: width of the values of all heads together, for one token; 0
-      means the mixer's default.
-    conv_width: number of tokens that the short convolutions read; 0 means no
-      convolution.
-    negative_eigenvalues: whether beta lies between 0 and 2 instead of 0 and 1.
-      A step can then reverse a key's direction: Grazzi et al. 2024,
-      arXiv 2411.12537.
-  """
-  key_width: int = width_argument()
-  value_width: int = width_argument()
-  conv_width: int = fields.argument(4, low=0, high=64)
-  negative_eigenvalues: bool = False
+  """A mixer that runs `lra.kernels.delta_rule`."""
+  key_width: int = width_argument(
+      "queries of all heads together; 0 means the mixer's default.")
+  value_width: int = width_argument(
+      'values of all heads together, for one token; 0 means the mixer\'s '
+      'default.')
+  conv_width: int = fields.argument(
+      4, 'Number of tokens that the short convolutions read; 0 means no '
+      'convolution.', low=0, high=64)
+  negative_eigenvalues: bool = fields.argument(
+      False, 'Whether beta lies between 0 and 2 instead of 0 and 1. A step can '
+      "then reverse a key's direction: Grazzi et al. 2024, arXiv 2411.12537.")
 
   op = 'delta'
   steps = 1

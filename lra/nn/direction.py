@@ -54,14 +54,12 @@ class Directed:
 
 
 class DirectedMixer(Directed, BaseMixer):
-  """A mixer that runs over tokens in one direction or in both.
-
-  Attributes:
-    direction: `causal`, `bidirectional` or `alternating`. An alternating mixer
-      is causal; it starts at the first token in even layers (counted from 0)
-      and at the last token in odd ones.
-  """
-  direction: str = fields.argument('bidirectional', choices=CHOICES)
+  """A mixer that runs over tokens in one direction or in both."""
+  direction: str = fields.argument(
+      'bidirectional', '`causal`, `bidirectional` or `alternating`. An '
+      'alternating mixer is causal; it starts at the first token in even '
+      'layers (counted from 0) and at the last token in odd ones.',
+      choices=CHOICES)
   dropout: float = 0.0
   tie_dropout: bool = False
   dtype: jnp.dtype = jnp.float32

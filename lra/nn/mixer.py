@@ -116,16 +116,12 @@ class HeadMixer(BaseMixer):
 
   A subclass defines `mix`; it may override `project` or `merge` if its first
   or last step differs. All three may create parameters.
-
-  Attributes:
-    qkv_width: width of the queries, keys or values of all heads together, H *
-      Dh.
-    qkv_bias: whether the input projections have biases; the LRA release has
-      none.
   """
   num_heads: int = 8
   qkv_width: int = 512
-  qkv_bias: bool = True
+  qkv_bias: bool = fields.argument(
+      True, 'Whether the input projections have biases; the LRA release has '
+      'none.')
   dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
@@ -194,12 +190,10 @@ class BiasedMixer(AttentionMixer):
   """Softmax attention with a bias of the logits and dropout of the weights.
 
   The class attribute `kernel` is 'auto'; a subclass may make it a field.
-
-  Attributes:
-    attention_dropout: dropout rate of attention weights. Only the kernels
-      `dense` and `chunked` support it; 'auto' then takes `chunked`.
   """
-  attention_dropout: float = fields.argument(0.0, low=0, below=1)
+  attention_dropout: float = fields.argument(
+      0.0, "Dropout rate of attention weights. Only the kernels `dense` and "
+      "`chunked` support it; 'auto' then takes `chunked`.", low=0, below=1)
 
   kernel = 'auto'
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from lra.core.errors import UserError
 from lra.nn.mixer import HeadMixer
+from lra.schema import fields
 
 BASE = 10_000.0
 
@@ -43,12 +44,10 @@ class RotaryMixer(HeadMixer):
   """A `HeadMixer` that can rotate queries and keys, in heads of even width.
 
   A subclass that overrides `project` passes its result through `turn`.
-
-  Attributes:
-    rotary: whether to rotate queries and keys. This adds to the positions of
-      the embedding; `config.encoder.positions='none'` removes those.
   """
-  rotary: bool = False
+  rotary: bool = fields.argument(
+      False, 'Whether to rotate queries and keys. This adds to the positions '
+      "of the embedding; `config.encoder.positions='none'` removes those.")
 
   def project(self, x_BxLxD):
     return self.turn(*super().project(x_BxLxD))

@@ -1,8 +1,6 @@
 """Prints a config: every field with its value, its meaning and its range."""
 
 import dataclasses
-import functools
-import re
 import sys
 import textwrap
 
@@ -60,43 +58,22 @@ def limits(field: Field) -> str:
 
 
 def arguments(mixer: type) -> dict[str, str]:
-  """Returns {argument: meaning and range} for a mixer and its base classes.
+  """Returns {argument: meaning and range} for a mixer.
 
-  The meanings are those under "Attributes:" in the docstrings.
+  The meaning is the one that `lra.schema.fields.argument` was given, for a new
+  default in a subclass that of the base class.
   """
-  meanings = {}
+  about = getattr(sys.modules[mixer.__module__], 'ABOUT', None)
+  meanings = {'kernel': f"'auto' or one of {', '.join(about.kernels)}."} if (
+      about and about.kernels) else {}
   for cls in reversed(mixer.__mro__):
-    meanings.update(_attributes(cls, mixer))
+    meanings |= {
+        name: field.metadata['doc']
+        for name, field in getattr(cls, '__dataclass_fields__', {}).items()
+        if field.metadata.get('doc')}
   found = {}
   for argument in dataclasses.fields(mixer):
     declared = check.declared_field(argument)
     found[argument.name] = ' '.join(filter(None, (
         meanings.get(argument.name), declared and limits(declared))))
   return found
-
-
-def _attributes(cls, mixer):
-  """Returns {name: meaning} of the section "Attributes:" of a class.
-
-  If a meaning names a tuple of the mixer's file, in capitals and backticks,
-  the values of the tuple replace the name.
-  """
-  _, _, section = (cls.__dict__.get('__doc__') or '').partition('Attributes:')
-  section = re.split(r'\n\n', section, maxsplit=1)[0]
-  found = {}
-  for names, meaning in re.findall(
-      r'^ {4}(\w+(?:, \w+)*): (.*(?:\n {6}.*)*)', section, re.MULTILINE):
-    for name in names.split(', '):
-      meaning = ' '.join(meaning.split()).rstrip('.')
-      meaning = re.sub(
-          '`([A-Z_]+)`', functools.partial(_constant, mixer), meaning)
-      found[name] = f'{meaning[0].upper()}{meaning[1:]}.'
-  return found
-
-
-def _constant(mixer, match):
-  """Returns the values of a tuple that the mixer's file names in capitals."""
-  file = sys.modules[mixer.__module__]
-  value = (file.ABOUT.kernels if match[1] == 'KERNELS' else
-           getattr(file, match[1], match[0]))
-  return ', '.join(value) if isinstance(value, tuple) else str(value)

@@ -352,14 +352,15 @@ FIELDS = {
 }
 
 
-def argument(default: Any, **limits) -> Any:
-  """Declares an argument of a mixer: `size: int = argument(64, low=1, ...)`.
+def argument(default: Any, doc: str = '', **limits) -> Any:
+  """Declares an argument of a mixer: `size: int = argument(64, 'Its size.')`.
 
   Args:
     default: its value unless a config sets it.
+    doc: its meaning, in one or two sentences.
     **limits: low, high, above, below and choices of its `Field`.
   """
-  return dataclasses.field(default=default, metadata=limits)
+  return dataclasses.field(default=default, metadata={**limits, 'doc': doc})
 
 
 # Arguments that mixers got after the first records:

@@ -106,8 +106,7 @@ def _long_conv(direction='bidirectional', squash=0.003, **_):
     ('lru', _lru, {}), full('lru', _lru, {'direction': 'causal'}),
     full('lru', _lru, {'activation': 'half_glu1'}),
     ('long_conv', _long_conv, {'full_length': 20}),
-    full('long_conv', _long_conv, {'direction': 'causal', 'squash': 0.05})],
-    ids=str)
+    full('long_conv', _long_conv, {'direction': 'causal', 'squash': 0.05})])
 def test_equals_its_sums(name, oracle, options):
   sizes = {'s4d': {'state_dim': 8}, 'lru': {'state_dim': 10},
            's5': {'state_dim': 16, 'blocks': 2, 'dt_max': 1.0}}.get(name, {})
