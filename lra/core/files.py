@@ -37,7 +37,8 @@ def expanded(path: pathlib.Path) -> pathlib.Path:
                     'on this machine: write the path in full.') from e
 
 
-def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
+def write_all(contents: Mapping[pathlib.Path, bytes],
+              mtime_ns: int | None = None) -> None:
   """Writes every file, or leaves all of them as they were.
 
   All bytes reach temporary files beside their targets before the first rename,
@@ -45,15 +46,16 @@ def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
 
   Args:
     contents: path -> bytes; missing parent directories are made.
+    mtime_ns: time of modification of the new files; None for now.
 
   Raises:
     UserError: a file cannot be written, or is a folder or a device.
   """
   with signals.unbroken():
-    _write_all(contents)
+    _write_all(contents, mtime_ns)
 
 
-def _write_all(contents):
+def _write_all(contents, mtime_ns):
   staged = []
   try:
     for path, data in contents.items():
@@ -64,6 +66,8 @@ def _write_all(contents):
             f'Cannot write {path}, which is not a regular file: choose another '
             'path.')
       _stage(path, data, staged)
+      if mtime_ns is not None:
+        os.utime(staged[-1][0], ns=(mtime_ns, mtime_ns))
     for temporary, path in staged:
       os.replace(temporary, path)
   except OSError as error:
