@@ -22,7 +22,7 @@ from lra.run import check
 from lra.schema.fields import FIELDS
 from lra.schema.synonyms import FIELD_OF
 
-_FORM = ('--config has the form configs/<model>.py:<task>, and --list shows '
+_FORM = ('--config has the form configs/<model>.py:<task>, and `list` shows '
          'the models and tasks')
 
 
