@@ -8,6 +8,7 @@ import argparse
 import ast
 import csv
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -26,42 +27,9 @@ FAMILIES = ('dense', 'local', 'sparse', 'low-rank', 'linear', 'kernel',
             'state space')
 # Exponents that GROWTH may have: L, L sqrt(L), L^2.
 EXPONENTS = (1, 1.5, 2)
-
-_TITLE = """\
-# Models
-
-`python -m lra.board.catalogue` generates this page from the files of this \
-folder; do not edit it by hand. The first column has the values of \
-`config.model.name`.
-
-B is the batch size, L the length, H the number of heads, D the width of the \
-model and Dh the width of a head. M is the number of landmarks, features or \
-the like. The column "kernels" has the values of `config.model.kernel` besides \
-`auto`. A model marked "mixes padding" also mixes the positions of padding, so \
-the amount of padding can change its scores.
-
-Two names of papers are missing because they are no mixers:
-
-* Ghost attention (Touvron et al. 2023, Llama 2, arXiv 2307.09288, section \
-3.3) is a recipe for dialogue data. It adds an instruction to every turn of \
-sampled dialogues, and removes it again from all turns but the first to train \
-on them. The attention itself is unchanged, and our tasks have no turns.
-* Imputer (Chan et al. 2020, arXiv 2002.08926) is a scheme to decode. It fills \
-a sequence in a constant number of steps, and its loss sums over alignments by \
-dynamic programming. Its layers are those of a Transformer, and our tasks \
-generate no sequences.
-"""
-_PEERS = """\
-## Comparison with other implementations
-
-The table compares our models with those of other packages that have the same \
-parameters, in float32 on a CPU. Each number is the largest \
-||ours - theirs|| / ||theirs||, for outputs, and for gradients of the \
-parameters and of the input. The test of a package states which parts are \
-compared and what the package does differently. `pytest tests/peers \
---peers-table` measures the numbers. It needs the extra `peers` and PyTorch's \
-wheel for CPUs (docs/contributing.md).
-"""
+# Family of a model that has no file in lra/models.
+OTHER = 'other'
+_TEMPLATE = pathlib.Path(__file__).parent / 'templates' / 'models.md'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +82,15 @@ _CONSTANTS = {
 def read(folder: str | os.PathLike = MODELS) -> list[Entry]:
   """Returns the models of `folder`, by name; leaves out those with problems."""
   return [e for e in _each(folder) if isinstance(e, Entry)]
+
+
+def family(model: str) -> str:
+  return _family_of().get(model, OTHER)
+
+
+@functools.cache
+def _family_of():
+  return {entry.name: entry.family for entry in read()}
 
 
 def problems(folder: str | os.PathLike = MODELS) -> list[str]:
@@ -220,32 +197,30 @@ def readme(entries: Iterable[Entry],
     entries: the models.
     peers: see `read_peers`; those of other models are left out.
   """
+  import jinja2
   entries = list(entries)
-  parts = [_TITLE]
-  for family, members in families(entries).items():
-    parts += [f'## {family.capitalize()}\n', table(
-        ['model', 'what', 'equation', 'cost', 'kernels', 'padding', 'source'],
-        [[Markup(f'[`{e.name}`]({e.file}.py)'),
-          Markup(f'**{e.title}**: {e.summary}'), code(e.equation), code(e.cost),
-          ', '.join(e.kernels), 'mixes padding' if e.mixes_padding else '',
-          Markup(e.source)] for e in members]) + '\n']
   names = [e.name for e in entries]
   rows = sorted((row for row in peers if row['model'] in names),
                 key=lambda row: (row['model'], row['package']))
-  if rows:
-    header = ['model', 'package', 'outputs', 'gradients', 'test']
-    parts += [_PEERS, table(header, [
-        [code(row['model']), f'{row["package"]} {row["version"]}',
-         row['output'], row['gradient'], Markup(
-             '[`{2}`](../../tests/peers/{0}.py)'.format(
-                 *row['test'].partition('.')))] for row in rows],
-        right=header[2:4]) + '\n']
-    compared = {row['model'] for row in rows}
-    alone = ', '.join(code(name) for name in names if name not in compared)
-    if alone:
-      parts.append('We know no package that computes the same function as: '
-                   f'{alone}.\n')
-  return '\n'.join(parts)
+  compared = {row['model'] for row in rows}
+  made = {family.capitalize(): table(
+      ['model', 'what', 'equation', 'cost', 'kernels', 'padding', 'source'],
+      [[Markup(f'[`{e.name}`]({e.file}.py)'),
+        Markup(f'**{e.title}**: {e.summary}'), code(e.equation), code(e.cost),
+        ', '.join(e.kernels), 'mixes padding' if e.mixes_padding else '',
+        Markup(e.source)] for e in members])
+          for family, members in families(entries).items()}
+  beside = table(['model', 'package', 'outputs', 'gradients', 'test'], [
+      [code(row['model']), f'{row["package"]} {row["version"]}', row['output'],
+       row['gradient'], Markup('[`{2}`](../../tests/peers/{0}.py)'.format(
+           *row['test'].partition('.')))] for row in rows],
+      right=('outputs', 'gradients'))
+  return jinja2.Template(
+      files.read(_TEMPLATE).decode(), trim_blocks=True,
+      keep_trailing_newline=True).render(
+          families=made.items(), peers=rows and beside,
+          alone=rows and ', '.join(
+              code(name) for name in names if name not in compared))
 
 
 def write_readme(folder: str | os.PathLike = MODELS) -> pathlib.Path:

@@ -55,7 +55,7 @@ def overview(boards: Sequence[Board]) -> list[Figure]:
           lines(rows[rows.accuracy.notna()]), key=lambda row: (
               row.heavy, bool(row.foreign or row.apart))), board.highest)
       for board in full for key, rows in board.tables().items()
-      if not key.departs]
+      if not key.departures]
   return [Figure(
       'full_tasks.svg', 'test accuracies and the baseline of each full task',
       [board.task.name for board in full], functools.partial(
@@ -147,7 +147,7 @@ def _most(board, wanted, one_each=False):
     if one_each:
       rows = [chosen(row for row in rows if row.model == model)
               for model in dict.fromkeys(row.model for row in rows)]
-    found.append([] if key.departs else rows[:MOST])
+    found.append([] if key.departures else rows[:MOST])
   rows = max(found, key=len, default=[])
   return rows if len(rows) > 2 else []
 

@@ -92,13 +92,14 @@ def of_rows(boards: Sequence[Board], speeds: Speeds | None = None
   the row; they are None without `speeds`.
   """
   faster, memory = (speeds.faster, speeds.memory) if speeds else ({}, {})
-  base = memory.get(catalogue.REFERENCE)
+  relative = {model: size / memory[catalogue.REFERENCE]
+              for model, size in memory.items()}
   return [_tidy(_OF_ROWS, {
       **line, **_names(line),
       'same_data': not (line['foreign'] or line['apart']),
       'relative_speed': faster.get(line['model']),
-      'relative_memory': memory[line['model']] / base
-      if base and line['model'] in memory else None}) for line in _lines(boards)]
+      'relative_memory': relative.get(line['model'])})
+          for line in _lines(boards)]
 
 
 def of_runs(boards: Sequence[Board]) -> list[dict[str, Any]]:
@@ -118,7 +119,8 @@ def of_runs(boards: Sequence[Board]) -> list[dict[str, Any]]:
       'modified': run.git_dirty, 'published': run.git_published,
       'data': run.data_fingerprint[:12], 'record': file})
           for line in _lines(boards)
-          for run, file in zip(line['row'].runs, line['row'].files, strict=True)]
+          for run, file in zip(
+              line['row'].runs, line['row'].files, strict=True)]
 
 
 def _lines(boards):

@@ -14,14 +14,11 @@ from typing import Any, NamedTuple
 import pandas
 
 from lra.board import catalogue, inputs, statistics, store
-from lra.board.rows import LETTERS, Row, TableKey, listed, mean, shown
+from lra.board.rows import Row, TableKey, listed, mean, setting_text, shown
 from lra.board.statistics import Sample
 from lra.core import bits, tasks
-from lra.core.formats import plain
 from lra.schema import fields, identity
 
-# Family of a model that has no file in lra/models.
-OTHER = 'other'
 _SIZES = ('num_layers', 'width', 'mlp_width')
 
 
@@ -29,7 +26,6 @@ class Baseline(NamedTuple):
   """The score of a trivial or linear method.
 
   Attributes:
-    accuracy: a fraction.
     how: how the method works, and on which data.
     foreign: whether its data differ from the data of the measured baselines, or
       of most rows if no baseline was measured.
@@ -99,8 +95,7 @@ def load(runs_dir: pathlib.Path, baselines_dir: pathlib.Path,
       a row if other full tasks have one. None stands for `baselines_dir`.
 
   Returns:
-    The boards, and the records that are left out, since they are not valid or
-    contradict others.
+    The boards, and the records that are left out.
   """
   runs, left_out = store.read_classifiers(runs_dir)
   records, invalid = store.read_baselines(baselines_dir)
@@ -125,10 +120,9 @@ def load(runs_dir: pathlib.Path, baselines_dir: pathlib.Path,
 
 
 def chosen(rows: Iterable) -> Any | None:
-  """Returns the row of an overview; test scores do not decide.
+  """Returns the row of an overview, by `tables.lines`, None for no rows.
 
-  Args:
-    rows: lines of `Board.rows`, see `tables.lines`.
+  Test scores do not decide.
   """
   return max(rows, default=None, key=lambda row: (
       not (row.foreign or row.apart), row.seeds, row.steps,
@@ -136,72 +130,62 @@ def chosen(rows: Iterable) -> Any | None:
 
 
 def _rows(runs):
-  """Returns a frame of the seeds of each configuration; sorted by accuracy.
-
-  Args:
-    runs: pairs (file, result).
-  """
+  """Returns a frame of the seeds of each configuration: pairs (file, run)."""
   if not runs:
     return pandas.DataFrame(columns=['task', 'table', 'accuracy', 'data'])
-  seeds = collections.defaultdict(dict)
-  for name, run in runs:
-    seeds[store.key(run)][run.seed] = run, name
-  rows = [Row(*zip(*(by_seed[seed] for seed in sorted(by_seed)), strict=True))
-          for _, by_seed in sorted(seeds.items())]
-  families = {entry.name: entry.family for entry in catalogue.read()}
-  variants = _variants(rows)
-  lines = [{
+  seeds = collections.defaultdict(list)
+  for file, run in sorted(runs, key=lambda pair: pair[1].seed):
+    seeds[store.key(run)].append((run, file))
+  rows = pandas.DataFrame(
+      [_own(Row(*zip(*seeds[key], strict=True))) for key in sorted(seeds)],
+      dtype=object)
+  rows = rows.join(pandas.concat([
+      _variants(members)
+      for _, members in rows.groupby(['task', 'model', 'table'])]))
+  order = sorted(rows.index, key=lambda i: (
+      rows.accuracy[i] is None, -(rows.accuracy[i] or 0), rows.name[i],
+      rows.protocol[i]))
+  return rows.loc[order]
+
+
+def _own(row):
+  low, high, over_seeds = row.interval or (None, None, None)
+  examples = [getattr(run.test, 'examples', None) for run in row.finished]
+  return {
       'row': row, 'task': row.task, 'table': row.table,
-      'protocol': row.protocol, 'model': row.model, 'variant': variant,
-      'name': f'{row.model} ({variant})' if variant else row.model,
-      'family': families.get(row.model, OTHER), 'accuracy': row.mean,
-      'low': row.interval and row.interval.low,
-      'high': row.interval and row.interval.high,
-      'interval_over': row.interval and (
-          'seeds' if row.interval.over_seeds else 'examples'),
+      'protocol': row.protocol, 'model': row.model,
+      'family': catalogue.family(row.model), 'accuracy': row.mean, 'low': low,
+      'high': high, 'interval_over': row.interval and (
+          'seeds' if over_seeds else 'examples'),
       'deviation': row.sample and statistics.deviation(row.sample),
       'seeds': len(row.finished), 'runs': len(row.runs),
       'val_accuracy': row.average('val', 'accuracy'),
       'test_loss': row.average('test', 'loss'),
-      'test_examples': next(
-          (getattr(run.test, 'examples', None) for run in row.finished), None),
+      'test_examples': examples[0] if examples else None,
       'steps': row.largest('steps'), 'parameters': row.largest('num_params'),
       'state_size': row.state_size,
       'train_seconds': mean(row.values('train_seconds')),
-      'device': ' / '.join(dict.fromkeys(row.devices)),
-      'data': row.data, 'digits': row.digits,
-  } for row, variant in zip(rows, variants, strict=True)]
-  lines.sort(key=lambda line: (
-      line['accuracy'] is None, -(line['accuracy'] or 0), line['model'],
-      line['variant'], line['protocol']))
-  return pandas.DataFrame(lines, dtype=object)
+      'device': ' / '.join(dict.fromkeys(row.devices)), 'data': row.data,
+      'digits': row.digits}
 
 
 def _variants(rows):
-  """Returns for each row the settings that part it from its model's others."""
-  alike = collections.defaultdict(list)
-  for i, row in enumerate(rows):
-    alike[row.task, row.model, row.table].append(i)
-  variants = [''] * len(rows)
-  for members in alike.values():
-    settings = {i: _settings(rows[i]) for i in members}
-    # Changes from the protocol have a column of their own.
-    changed = {name for i in members for name in rows[i].changes}
-    differing = sorted(
-        name for name in set().union(*settings.values()) - changed
-        if len({s.get(name, 'unset') for s in settings.values()}) > 1)
-    for i, mine in settings.items():
-      variants[i] = listed(
-          f'{plain(name, LETTERS)}={plain(mine.get(name, "unset"), LETTERS)}'
-          for name in differing)
-  return variants
-
-
-def _settings(row):
-  """Returns {field: its value as text} of fields that can differ."""
-  values = fields.added(row.model) | identity.experiment(row.config)
-  return {**{name: shown(value) for name, value in values.items()},
-          'data': row.data[:8]}
+  """Returns the names of a model's rows, by the settings that part them."""
+  settings = pandas.DataFrame([{
+      name: shown(value) for name, value in (
+          fields.added(row.model) | identity.experiment(row.config)
+          | {'data': row.data[:8]}).items()} for row in rows.row],
+          rows.index, dtype=object).fillna('unset')
+  # Changes from the protocol have a column of their own.
+  changed = {name for row in rows.row for name in row.changes}
+  differing = sorted(set(settings.columns[settings.nunique() > 1]) - changed)
+  variants = [listed(f'{setting_text(name)}={setting_text(line[name])}'
+                     for name in differing)
+              for line in settings.to_dict('records')]
+  return pandas.DataFrame({'variant': variants, 'name': [
+      f'{row.model} ({variant})' if variant else row.model
+      for row, variant in zip(rows.row, variants, strict=True)]},
+      rows.index, dtype=object)
 
 
 def _compared(rows, measured, budgets):
@@ -212,46 +196,36 @@ def _compared(rows, measured, budgets):
   """
   if rows.empty:
     return rows, {}
-  rules = [_rule(row, measured) for row in rows.row]
+  rules, names = zip(*(_rule(row, measured) for row in rows.row), strict=True)
   rows = rows.assign(
-      rule=[rule for rule, _ in rules],
-      baseline=[rule and rule.accuracies[0] for rule, _ in rules],
-      baseline_name=[name for _, name in rules],
+      rule=pandas.Series(rules, rows.index, dtype=object), baseline_name=names,
+      baseline=[rule and rule.accuracies[0] for rule in rules],
       foreign=[measured.fingerprint if measured and
                measured.fingerprint != data else '' for data in rows.data])
-  made, spreads = [], {}
-  for key, members in rows.groupby('table'):
-    ranked, spread = _ranked(members)
-    made.append(ranked)
-    if spread:
-      spreads[key] = spread
-  task = rows.task.iloc[0]
-  rows = rows.join(pandas.concat(made)).join(pandas.concat([
-      _relative(members, budgets.get((protocol, task)))
-      for protocol, members in rows.groupby('protocol')]))
+  ranked = {key: _ranked(members) for key, members in rows.groupby('table')}
+  rows = rows.join(pandas.concat([made for made, _ in ranked.values()])).join(
+      pandas.concat([_relative(members, budgets.get((name, rows.task.iloc[0])))
+                     for name, members in rows.groupby('protocol')]))
   rows['above'] = rows.accuracy - rows.baseline
-  rows = rows.astype(object).where(rows.notna(), None)
-  rows['apart'] = rows.apart.map(lambda data: data or '')
-  return rows, spreads
+  rows['apart'] = rows.apart.fillna('')
+  return rows.astype(object).where(rows.notna(), None), {
+      key: spread for key, (_, spread) in ranked.items() if spread}
 
 
 def _ranked(rows):
   """Returns columns of the finished rows of a table, and its spread or None."""
-  finished = rows[rows.accuracy.notna()]
-  if finished.empty:
-    return finished[[]], None
-  same = _of_one_data_set(finished)
+  rows = rows[rows.accuracy.notna()]
+  same = _of_one_data_set(rows)
   ranks, spread = statistics.rank([row.sample for row in same.row])
   made = pandas.DataFrame(
       [(rank.first, rank.last, rank.place, rank.like) for rank in ranks],
       same.index, ['rank', 'last_rank', 'place', 'like'], dtype=object)
-  others = finished.index.difference(same.index)
-  known = finished[finished.rule.notna()]
+  known = rows[rows.rule.notna()]
   differs = statistics.differ([
       statistics.p_value(row.sample, rule, spread)
       for row, rule in zip(known.row, known.rule, strict=True)])
-  return made.reindex(finished.index).assign(
-      apart=pandas.Series(same.data.iloc[0], others, dtype=object),
+  return made.reindex(rows.index).assign(
+      apart=['' if i in same.index else same.data.iloc[0] for i in rows.index],
       differs_from_baseline=pandas.Series(
           differs, known.index, dtype=object)), spread
 
@@ -261,34 +235,29 @@ def _of_one_data_set(rows):
   """
   data = collections.Counter(
       rows.data[rows.foreign == '']) or collections.Counter(rows.data)
-  return rows[rows.data == data.most_common(1)[0][0]]
+  return rows[rows.data == max(data, key=data.get, default='')]
 
 
 def _relative(rows, counted):
-  """Compares the parameters of rows with those of the Transformer.
+  """Compares the parameters of a protocol's rows with those of the Transformer.
 
-  The arena allows 10% more. A protocol may have been tried with Transformers of
-  several sizes; the size that most rows have sets the budget. In a tie, more
-  finished seeds decide, then fewer parameters.
-
-  Args:
-    rows: rows of one task and protocol.
-    counted: the Transformer's parameters, used if it has no row; None if
-      unknown.
+  A protocol may have been tried with Transformers of several sizes; the size
+  that most rows have sets the budget. In a tie, more finished seeds decide,
+  then fewer parameters. `counted` is the budget without such a row, or None.
   """
   def size(row):
     return [row.setting('encoder', name) for name in _SIZES]
   peers = [row for row in rows.row if not row.changes] or list(rows.row)
-  usual = max((row for row in peers if row.model == catalogue.REFERENCE
-               and row.largest('num_params')), default=None, key=lambda own: (
-      sum(size(row) == size(own) for row in peers), len(own.finished),
-      -own.largest('num_params')))
-  reference = usual.largest('num_params') if usual else counted
+  usual = max((
+      (sum(size(row) == size(own) for row in peers), len(own.finished), -params)
+      for own in peers if own.model == catalogue.REFERENCE
+      and (params := own.largest('num_params'))), default=None)
+  reference = -usual[-1] if usual else counted
+  known = [n if reference else None for n in rows.parameters]
   return pandas.DataFrame({
-      'relative_parameters': [
-          n / reference if reference and n else None for n in rows.parameters],
-      'heavy': [bool(reference and n and 10 * n > 11 * reference)
-                for n in rows.parameters]}, rows.index, dtype=object)
+      'relative_parameters': [n / reference if n else None for n in known],
+      'heavy': [bool(n and 10 * n > 11 * reference) for n in known]},
+      rows.index, dtype=object)
 
 
 def _measured(data, measured):
@@ -304,7 +273,9 @@ def _rule(row, measured):
   """Returns the highest baseline of a row's data, or None, and its name."""
   examples = row.sample.examples if row.sample else 0
   if _measured(row.data, measured):
-    known = [(_sample(method, examples), name)
+    known = [(Sample((method.accuracy,), examples) if method.correct is None
+              else Sample((method.accuracy,), method.examples, bits.unpack(
+                  method.correct, method.examples)[None]), name)
              for name, method in sorted(measured.methods.items())]
   else:
     known = [(Sample((accuracy,), examples), name) for run in row.runs
@@ -314,18 +285,10 @@ def _rule(row, measured):
       round(found[0].accuracies[0], 9), found[0].correct is not None))
 
 
-def _sample(method, examples):
-  """Returns a baseline's score; `examples` is for records without answers."""
-  if method.correct is None:
-    return Sample((method.accuracy,), examples)
-  return Sample((method.accuracy,), method.examples,
-                bits.unpack(method.correct, method.examples)[None])
-
-
 def _baselines(rows, measured):
   """Returns the measured baselines, and those in runs on other data."""
   baselines, known = [], collections.defaultdict(list)
-  common = _of_one_data_set(rows).data.iloc[0] if len(rows) else ''
+  common = set(_of_one_data_set(rows).data) if len(rows) else ()
   if measured:
     data = f'; data: {measured.origin}' if measured.origin else ''
     baselines = [Baseline(name, method.accuracy, method.how + data,
@@ -339,6 +302,5 @@ def _baselines(rows, measured):
           values.append(accuracy)
           baselines.append(Baseline(
               name, accuracy, f'computed by the runs on data {row.data[:8]}',
-              foreign=bool(measured and measured.methods)
-              or row.data != common))
+              bool(measured and measured.methods) or row.data not in common))
   return sorted(baselines, key=lambda b: (b.accuracy, b.name, b.how))

@@ -2,12 +2,11 @@
 
 import re
 import types
-from collections.abc import Sequence
 
 from lra.board import inputs, statistics
 from lra.board.frame import Board
 from lra.board.rows import Row, mean
-from lra.board.statistics import Interval, Sample
+from lra.board.statistics import Sample
 from lra.board.tables import Column, Table, lines, numbers, percents, text
 from lra.core.formats import NONE
 
@@ -110,8 +109,9 @@ def longer(board: Board) -> Table | None:
   return Table([
       text('model', full_name), text('protocol', 'protocol'),
       *(Column(title, lambda item, name=name: _shown(
-          score(item.row, board.task, name))) for title, name in (
-              (f'{board.task.seq_len} (trained)', ''), *zip(names, names))),
+          score(item.row, board.task, name))) for title, name in {
+              f'{board.task.seq_len} (trained)': '',
+              **{name: name for name in names}}.items()),
       numbers('seeds', 'seeds', str)], sorted(
           (line for line in lines(board.finished)
            if any(run.longer for run in line.row.finished)),

@@ -24,8 +24,6 @@ from lra.core.formats import NONE, percent, plain
 
 TEMPLATES = pathlib.Path(__file__).parent / 'templates'
 TEXTS = tomllib.loads((TEMPLATES / 'texts.toml').read_text('utf-8'))
-# Longest text of a cell of the HTML page.
-_LONG = 300
 # Most left-out records that a page names.
 _NAMED = 50
 
@@ -46,7 +44,7 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
             for board in found.begun}
   made = {}
   for path in (*pages, *boards):
-    link = functools.partial(_link, folder=path.resolve().parent)
+    link = _link_from(path.resolve().parent)
     made[path] = environment.get_template(pages.get(path, 'task.md')).render(
         board=boards.get(path), url=link,
         records=functools.partial(_records, found, link))
@@ -63,18 +61,19 @@ def html(found: Content, drawn: Mapping[str, bytes],
     folder: the folder of the page.
   """
   environment = _environment(found, autoescape=True)
-  environment.filters |= {'ours': markupsafe.Markup, 'shown': _shown,
+  environment.filters |= {'ours': markupsafe.Markup, 'shown': lambda text: plain(text) or NONE,
                           'coded': _coded}
   runs = site.address(found.place.runs, folder)
   return environment.get_template('page.html').render(
       choices=_choices(found), about=_about,
-      address=lambda name: _embedded(drawn[name]),
+      # As an image, a figure is inert.
+      address=lambda name: 'data:image/svg+xml;base64,' + base64.b64encode(
+          drawn[name]).decode(),
       kind=lambda column: 'number' if column.number else 'text',
       records=lambda item: [
           ([(plain(name), f'{runs}/{url}', f'seed {run.seed}, {run.status}')
-            for name, url, run in made.records],
-           plain(made.command, site.LONGEST)) for made in found.made[item.row]],
-      style=_asset('page.css'), script=_asset('page.js'))
+            for name, url, run in records], plain(command, site.LONGEST))
+          for records, command in found.made[item.row]])
 
 
 def _environment(found, **options):
@@ -116,22 +115,19 @@ def _table(table):
       right={column.name for column in table.columns if column.number}))
 
 
+def _link_from(folder):
+  return lambda path: md.Markup(site.address(path, folder))
+
+
 def _records(found, url, board):
   """Returns lines of the table of records, one for each command."""
   runs = url(found.place.runs)
   return [(row.name, row.table.title, md.Markup(', '.join(
-      md.link(str(run.seed), f'{runs}/{name}')
-      for _, name, run in made.records)), _command(made.command))
-      for row in tables.lines(board.rows) for made in found.made[row.row]]
-
-
-def _command(text):
-  return (md.escape(text) if text.startswith('No command')
-          else md.code(text, site.LONGEST))
-
-
-def _link(path, folder):
-  return md.Markup(site.address(path, folder))
+      md.link(str(run.seed), f'{runs}/{name}') for _, name, run in records)),
+      command if command.startswith('No command') else
+      md.code(command, site.LONGEST))
+      for row in tables.lines(board.rows)
+      for records, command in found.made[row.row]]
 
 
 def _program(place):
@@ -145,15 +141,6 @@ def _program(place):
       'committed': not (place.flags or paths.installed())}
 
 
-def _asset(name):
-  """Reads a part of the HTML page from the templates."""
-  return markupsafe.Markup((TEMPLATES / name).read_text(encoding='utf-8'))
-
-
-def _shown(text):
-  return plain(text, _LONG) or NONE
-
-
 def _coded(text):
   """Converts backticks to code and double stars to bold, as HTML."""
   parts = re.split(r'`([^`]*)`|\*\*([^*]*)\*\*', text)
@@ -164,11 +151,6 @@ def _coded(text):
       if part is not None:
         made += markupsafe.Markup('<{0}>{1}</{0}>').format(tag, part)
   return made
-
-
-def _embedded(svg):
-  """Returns a figure as a data URL; as an image it is inert."""
-  return 'data:image/svg+xml;base64,' + base64.b64encode(svg).decode()
 
 
 def _about(item):

@@ -16,8 +16,7 @@ from lra.schema import identity
 from lra.schema.result import Result
 
 # Largest number of fields in a row's name, and of letters in a value.
-_NAMED = 12
-LETTERS = 60
+_NAMED, _LETTERS = 12, 60
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -25,7 +24,6 @@ class TableKey:
   """The key of a table, equal for all of its rows.
 
   Attributes:
-    protocol: name of the protocol.
     changed: whether settings of the rows differ from the protocol's, except
       for settings that were searched.
     searched: whether settings were chosen by a search. A search gives a model
@@ -36,18 +34,12 @@ class TableKey:
   searched: bool = False
 
   @property
-  def title(self) -> str:
-    return self.protocol + self.departures
-
-  @property
   def departures(self) -> str:
-    """The part of the title after the protocol."""
+    """How its rows depart from the protocol as it is, '' if they do not."""
     return (', settings changed' * self.changed
             + ', settings searched' * self.searched)
 
-  @property
-  def departs(self) -> bool:
-    return self.changed or self.searched
+  title = property(lambda self: self.protocol + self.departures)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,10 +60,8 @@ class Row:
   data = property(lambda self: self.runs[0].data_fingerprint)
   config = property(lambda self: self.runs[0].config)
   search = property(lambda self: self.runs[0].search)
-
-  @property
-  def table(self) -> TableKey:
-    return TableKey(self.protocol, bool(self.unsearched), bool(self.search))
+  table = property(lambda self: TableKey(
+      self.protocol, bool(self.unsearched), bool(self.search)))
 
   @property
   def changes(self) -> dict:
@@ -113,17 +103,16 @@ class Row:
     A probe's answers within a sequence count as one example: their mean varies
     at most like a single answer.
     """
-    if not self.finished:
-      return None
     tests = [run.test for run in self.finished]
     kept = all(t.correct and t.examples == tests[0].examples for t in tests)
-    examples = max(tests[0].examples // tasks.get(self.task).answers, 1)
-    return Sample(tuple(self.accuracies), examples, np.array([
-        bits.unpack(t.correct, t.examples) for t in tests]) if kept else None)
+    return Sample(
+        tuple(self.accuracies),
+        max(tests[0].examples // tasks.get(self.task).answers, 1),
+        np.array([bits.unpack(t.correct, t.examples) for t in tests])
+        if kept else None) if tests else None
 
   @functools.cached_property
   def interval(self) -> Interval | None:
-    """The 95% interval of its accuracy."""
     return self.sample and statistics.interval(self.sample)
 
   @property
@@ -132,15 +121,11 @@ class Row:
     return 2 if self.interval is None else digits(
         self.interval.low, self.interval.high)
 
-  @functools.cached_property
+  @property
   def state_size(self) -> int | None:
-    """Numbers that one layer keeps from token to token.
-
-    If a record of an earlier version lacks it, the mixer of this version
-    computes it. None if the mixer does not know it, or cannot be made.
-    """
-    return next((size for size in map(_state_size, self.runs)
-                 if size is not None), None)
+    """Numbers that one layer keeps from token to token; None if unknown."""
+    sizes = map(_state_size, self.runs)
+    return next((size for size in sizes if size is not None), None)
 
   @property
   def devices(self) -> list[str]:
@@ -180,6 +165,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def _state_size(run):
+  """Returns the state size in a record; the mixer computes it for old ones."""
   if run.state_size is not None:
     return run.state_size
   config = identity.flatten(run.config)
@@ -207,6 +193,11 @@ def shown(value) -> str:
   return value if isinstance(value, str) else json.dumps(value)
 
 
+def setting_text(value) -> str:
+  """Returns the name or value of a setting, cut to fit in a table."""
+  return plain(shown(value), _LETTERS)
+
+
 def listed(texts: Iterable[str]) -> str:
   """Joins at most `_NAMED` texts, and adds how many are left out."""
   texts = list(texts)
@@ -215,14 +206,9 @@ def listed(texts: Iterable[str]) -> str:
 
 
 def departures(changes: Mapping, config: Mapping) -> str:
-  """Describes the settings that differ from the protocol, by field.
-
-  Args:
-    changes: {field: the protocol's value}.
-    config: the config that has other values.
-  """
+  """Describes `changes`, {field: the protocol's value}, of a config."""
   ours = identity.flatten(config)
-  short = lambda value: plain(shown(value), LETTERS)
   return listed(
-      f'{plain(name, LETTERS)} {short(ours.get(name, "unset"))} instead of '
-      f'{short(value)}' for name, value in sorted(changes.items()))
+      f'{setting_text(name)} {setting_text(ours.get(name, "unset"))} '
+      f'instead of {setting_text(value)}'
+      for name, value in sorted(changes.items()))

@@ -7,7 +7,7 @@ import pathlib
 import shlex
 import urllib.parse
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lra.board import inputs, store
 from lra.board.rows import Row
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
   from lra.board.frame import Board
 
 OURS = paths.PACKAGED
-# A run, the seeds of all runs -> the command line that repeats them.
+# A run, the seeds of all runs -> the command line that repeats them, or a
+# sentence that begins with "No command".
 Command = Callable[[Result, Sequence[int]], str]
+# The (file, URL from the folder of the records, result) of some seeds of a row,
+# and the command that repeats them, '' if there are no commands.
+Made = tuple[list[tuple[str, str, Result]], str]
 # Most letters of a command on a page.
 LONGEST = 20_000
 
@@ -30,12 +34,10 @@ class Place:
 
   Attributes:
     results: folder of its records (`runs/`, `floors/` of baselines,
-      `published.csv`, `speed.json`) and figures. Missing folders are made.
-      Missing published results, speeds and baselines of a task are those of
-      this package (see `frame.load`).
+      `published.csv`, `speed.json`) and figures. Missing published results,
+      speeds and baselines of a task are those of this package.
     page: the file to write; the pages of tasks are in `details`.
-    command: returns the command lines that repeat runs, for the pages; None
-      for none.
+    command: None for no commands on the pages.
     usual_baselines: the baselines of this package, or others for a test.
   """
   results: pathlib.Path
@@ -87,18 +89,6 @@ def address(path: pathlib.Path, folder: pathlib.Path) -> str:
       relative(path, folder), errors='surrogateescape')
 
 
-class Made(NamedTuple):
-  """Seeds of a row that one command repeats.
-
-  Attributes:
-    records: each seed's (file, URL from the folder of the records, result).
-    command: the command, or a sentence that begins with "No command"; '' if
-      the place has no `command`.
-  """
-  records: list[tuple[str, str, Result]]
-  command: str
-
-
 def made(row: Row, command: Command | None) -> list[Made]:
   """Groups the records of a row by the command that repeats them."""
   every = [run.seed for run in row.runs]
@@ -107,23 +97,14 @@ def made(row: Row, command: Command | None) -> list[Made]:
     url = urllib.parse.quote(name.partition('/')[2], errors='surrogateescape')
     groups.setdefault(command(run, every) if command else '', []).append(
         (name, url, run))
-  if len(groups) == 1:
-    (text, records), = groups.items()
-    return [Made(records, text)]
-  return [Made(records, command(records[0][2], [
-      run.seed for _, _, run in records])) for records in groups.values()]
+  return [(records, text if len(groups) == 1 else command(
+      records[0][2], [run.seed for *_, run in records]))
+          for text, records in groups.items()]
 
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-  """All content of the pages.
-
-  Attributes:
-    boards: boards of the tasks that have rows or baselines.
-    papers: the published results.
-    left_out: the records that are not shown.
-    speeds: speeds of the models, timed side by side; None without a file.
-  """
+  """All content of the pages; `papers` are the published results."""
   place: Place
   boards: 'list[Board]'
   papers: list[inputs.Published]
@@ -146,8 +127,7 @@ def load(place: Place) -> Content:
   """Reads the content of the pages.
 
   Raises:
-    UserError: a published row is not valid (the message names its line), or the
-      speeds are not.
+    UserError: a published row or the speeds are not valid.
   """
   from lra.board import frame  # imported late: pandas takes half a second
   boards, left_out = frame.load(

@@ -10,17 +10,15 @@ over seeds of limma (Smyth 2004) with a conservative prior. A table has many
 more pairs of rows than a row has seeds, so rows share an estimate of their
 variance. If there are too few seeds, McNemar's exact test on test examples is
 used. Holm's correction is over all pairs.
-
-`scipy.stats` takes half a second to import, so it is imported at its first use.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import scipy
+import scipy  # imports scipy.stats, which takes half a second, at its first use
 
 CONFIDENCE = 0.95
 # The fewest degrees of freedom. With three, a significant difference
@@ -31,8 +29,7 @@ _WEIGHTS = np.geomspace(0.5, 1000, 200)
 _SCALES = np.geomspace(1e-3, 10, 400)
 
 
-@dataclasses.dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
   """The scores of one model on one test split.
 
   Attributes:
@@ -45,14 +42,8 @@ class Sample:
   correct: np.ndarray | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Interval:
-  """A 95% confidence interval of fractions.
-
-  Attributes:
-    over_seeds: whether it is the interval of the mean over seeds. Otherwise it
-      is over test examples, for the accuracy of one seed or of all seeds.
-  """
+class Interval(NamedTuple):
+  """A 95% confidence interval of fractions, over seeds or test examples."""
   low: float
   high: float
   over_seeds: bool
@@ -108,8 +99,7 @@ def _wilson(accuracy, examples):
   return Interval(float(found.low), float(found.high), False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
   """The prior distribution of the variance over seeds of a table's rows.
 
   Source: Smyth 2004, Statistical Applications in Genetics and Molecular Biology
@@ -139,12 +129,11 @@ class Spread:
 
 
 def spread(samples: Sequence[Sample]) -> Spread | None:
-  """Estimates the spread of seeds within rows.
+  """Returns the spread of seeds within rows; None if it cannot be estimated.
 
-  Returns:
-    None if seeds are too few or do not differ. At least two rows, and half of
-    the rows, need several seeds. Four degrees of freedom are needed, both in
-    all and for the variance of one row with the likeliest weight.
+  At least two rows, and half of the rows, need several seeds that differ. Four
+  degrees of freedom are needed, both in all and for the variance of one row
+  with the likeliest weight.
   """
   several = [s for s in samples if len(s.accuracies) > 1]
   degrees = np.array([len(s.accuracies) - 1 for s in several])
@@ -274,10 +263,7 @@ def _fisher(right_a, of_a, right_b, of_b):
 
 def p_value(sample: Sample, rule: Sample,
             common: Spread | None = None) -> float:
-  """Returns the p-value of the difference of a sample and a rule.
-
-  With a common spread it is Student's t-test of the sample's seeds, and the
-  rule has no seeds. Otherwise see `p_values`.
+  """Returns the p-value of the difference of a sample and a rule without seeds.
   """
   if not common:
     return float(p_values([sample, rule], None)[0, 1])
@@ -287,8 +273,7 @@ def p_value(sample: Sample, rule: Sample,
   return float(2 * scipy.special.stdtr(degrees, -abs(t)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Rank:
+class Rank(NamedTuple):
   """The rank of a row in its table.
 
   Attributes:
@@ -317,10 +302,7 @@ def rank(samples: Sequence[Sample]) -> tuple[list[Rank], Spread | None]:
 
 
 def apart(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
-  """Tests whether pairs differ: bool [N, N].
-
-  The probability of any false difference is at most 5%.
-  """
+  """Returns which pairs differ, by Holm's method: bool [N, N]."""
   upper = np.triu_indices(len(samples), 1)
   p = p_values(samples, common)
   found = np.zeros(p.shape, bool)
@@ -343,9 +325,8 @@ def differ(p: Sequence[float]) -> list[bool]:
 def tukey(samples: Sequence[Sample]) -> int:
   """Counts the pairs that differ by Tukey's HSD, at 5% for all together.
 
-  The page shows this count beside ours. Tukey and Kramer use one variance for
-  all rows. `scipy.stats.tukey_hsd` takes no row of one seed, but this does. At
-  least one sample must have several seeds.
+  Tukey and Kramer use one variance for all rows, of which one needs several
+  seeds; for `scipy.stats.tukey_hsd`, each row needs them.
   """
   seeds = np.array([len(s.accuracies) for s in samples])
   degrees = int((seeds - 1).sum())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lra.board import inputs
 from lra.board.frame import Board, chosen
 from lra.board.rows import TableKey, mean
-from lra.board.tables import Column, Table, by_chance, lines, none_above, text
+from lra.board.tables import Column, Table, lines, none_above, text
 from lra.core import tasks
 from lra.core.formats import NONE, count, percent
 
@@ -93,7 +93,7 @@ def by_protocol(boards: Sequence[Board], group: str) -> list[Summary]:
   known = full(boards) if group == 'full' else [
       board for board in boards if board.task.group == group]
   protocols = sorted({key.protocol for board in known
-                      for key in board.tables() if not key.departs})
+                      for key in board.tables() if not key.departures})
   return [_summary(known, protocol) for protocol in protocols]
 
 
@@ -137,11 +137,12 @@ def _line(model, protocol, rows):
 def _cell(row):
   if row is None or not row.seeds:
     return Cell()
-  below = row.differs_from_baseline and row.above < 0
-  marks = ('=' * by_chance(row) + '<' * bool(below) + '†' * row.heavy
-           + '‡' * (row.seeds < row.runs) + '§' * bool(row.foreign or row.apart))
+  marks = [mark for mark, is_so in (
+      ('=', row.differs_from_baseline is False),
+      ('<', row.differs_from_baseline and row.above < 0), ('†', row.heavy),
+      ('‡', row.seeds < row.runs), ('§', row.foreign or row.apart)) if is_so]
   return Cell(row.accuracy, row.digits, (row.high - row.low) / 2,
-              1 in (row.like or ()), marks)
+              1 in (row.like or ()), ''.join(marks))
 
 
 def _columns(boards, means=()):

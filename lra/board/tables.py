@@ -29,9 +29,6 @@ from lra.core.formats import (
   ratio,
 )
 
-# A function of an item, or the path of its attribute, such as 'row.name'.
-Getter = Callable[[Any], Any] | str
-
 
 class Column(NamedTuple):
   """One column of a table.
@@ -57,21 +54,23 @@ class Table(NamedTuple):
   pinned: int = 0
 
 
-def _getter(get: Getter) -> Callable:
+def _getter(get):
+  """Returns a function of an item; `get` may be an attribute, as 'row.name'."""
   return operator.attrgetter(get) if isinstance(get, str) else get
 
 
-def text(name: str, get: Getter, **options) -> Column:
+def text(name: str, get: Callable | str, **options) -> Column:
   return Column(name, _getter(get), False, **options)
 
 
-def numbers(name: str, get: Getter, show: Callable, **options) -> Column:
+def numbers(name: str, get: Callable | str, show: Callable, **options
+            ) -> Column:
   """Returns a column of one number of each item, formatted by `show`."""
   value = _getter(get)
   return Column(name, lambda item: show(value(item)), **options)
 
 
-def percents(name: str, get: Getter) -> Column:
+def percents(name: str, get: Callable | str) -> Column:
   """Returns a column of fractions of items with `digits`, as percentages."""
   value = _getter(get)
   return Column(name, lambda item: percent(value(item), item.digits))
@@ -118,26 +117,17 @@ def _interval(item):
   return ends if item.interval_over == 'seeds' else f'{ends} *'
 
 
-def by_chance(item) -> bool:
-  """Returns whether a row's difference from its baseline is not significant."""
-  return item.differs_from_baseline is False
-
-
 def _version(run):
   """Returns the commit; and the files' hashes if it does not fix the code."""
   commits = run.git_commits or [run.git_commit or '']
   commit = ' + '.join(text[:8] for text in commits)
-  unpublished = ['unpublished'] if run.git_published is False else []
-  if commit and not run.git_dirty:
-    return ' '.join([commit, *(f'({word})' for word in unpublished)])
-  files = ', '.join(
-      f'{what} {digest[:8]}' for what, digest in (
-          ('model', run.model_sha256), ('config', run.config_sha256))
-      if digest)
-  if not commit:
-    return files
-  notes = ', '.join([*unpublished, 'modified'])
-  return f'{commit} ({notes}{files and ": "}{files})'
+  files = ', '.join(f'{what} {digest[:8]}' for what, digest in (
+      ('model', run.model_sha256), ('config', run.config_sha256)) if digest)
+  notes = ', '.join(['unpublished'] * (run.git_published is False)
+                    + ['modified'] * bool(run.git_dirty))
+  if run.git_dirty and files:
+    notes += f': {files}'
+  return f'{commit} ({notes})' if commit and notes else commit or files
 
 
 def _notes(item):
@@ -190,7 +180,8 @@ SCORES = (
         range(item.rank, item.last_rank + 1))),
     _NAME, _ACCURACY, _INTERVAL,
     Column('above baseline', lambda item: (
-        points(item.above, item.digits) + ' n.s.' * by_chance(item))),
+        points(item.above, item.digits) + ' n.s.' * (
+            item.differs_from_baseline is False))),
     _SEEDS,
     numbers('steps to 95%', _learnt_step, count),
     numbers('parameters', 'parameters', count, strong=_getter('heavy')),
@@ -273,13 +264,9 @@ PUBLISHED = (
 
 
 class Pairs(NamedTuple):
-  """How the pairs of rows of a table were compared.
+  """How many of the pairs of rows of a table differ, also by Tukey's HSD.
 
-  Attributes:
-    total: number of pairs.
-    differ, tukey: how many differ, by our test and by Tukey's HSD; the second
-      is None if test examples were compared.
-    spread: spread of the seeds; None if test examples were compared.
+  If test examples were compared, `tukey` and `spread` are None.
   """
   total: int
   differ: int
@@ -309,7 +296,7 @@ def scores(board: Board, papers: Sequence[Published]) -> list[ScoreTable]:
   found = []
   for key, rows in board.tables().items():
     members = lines(rows)
-    compared = [] if key.departs else _beside(
+    compared = [] if key.departures else _beside(
         members, papers, board.task.name, key.protocol)
     found.append(ScoreTable(
         key, sorted({(row.baseline_name, row.baseline)
