@@ -7,12 +7,12 @@ from the measurements of tests/peers.
 import argparse
 import ast
 import csv
-import dataclasses
 import functools
 import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from lra import models
 from lra.board.markdown import Markup, code, table
@@ -25,16 +25,13 @@ REFERENCE = 'transformer'
 # Order of the sections; a family not named here follows them by name.
 FAMILIES = ('dense', 'local', 'sparse', 'low-rank', 'linear', 'kernel',
             'state space')
-# Exponents that GROWTH may have: L, L sqrt(L), L^2.
-EXPONENTS = (1, 1.5, 2)
 # Family of a model that has no file in lra/models.
 OTHER = 'other'
 _TEMPLATE = pathlib.Path(__file__).parent / 'templates' / 'models.md'
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-  """One model.
+class Entry(NamedTuple):
+  """One model; fields in capitals are constants of its file or class.
 
   Attributes:
     name: the value of `config.model.name`.
@@ -72,7 +69,7 @@ _CONSTANTS = {
     'COST': ("'O(L D^2)'", _is_text, None),
     'GROWTH': ("{'time': 1, 'memory': 1}, of 1, 1.5 and 2", lambda x: (
         isinstance(x, dict) and set(x) == {'time', 'memory'}
-        and all(exponent in EXPONENTS for exponent in x.values())), None),
+        and all(exponent in (1, 1.5, 2) for exponent in x.values())), None),
     'KERNELS': ("('xla', 'pallas_gpu')", lambda x: (
         isinstance(x, tuple) and all(map(_is_text, x))), ()),
     'MIXES_PADDING': ('True', lambda x: isinstance(x, bool), False),
@@ -82,15 +79,6 @@ _CONSTANTS = {
 def read(folder: str | os.PathLike = MODELS) -> list[Entry]:
   """Returns the models of `folder`, by name; leaves out those with problems."""
   return [e for e in _each(folder) if isinstance(e, Entry)]
-
-
-def family(model: str) -> str:
-  return _family_of().get(model, OTHER)
-
-
-@functools.cache
-def _family_of():
-  return {entry.name: entry.family for entry in read()}
 
 
 def problems(folder: str | os.PathLike = MODELS) -> list[str]:
@@ -104,6 +92,15 @@ def problem(name: str, folder: str | os.PathLike = MODELS) -> str:
   return found if isinstance(found, str) else ''
 
 
+def family(model: str) -> str:
+  return _family_of().get(model, OTHER)
+
+
+@functools.cache
+def _family_of():
+  return {entry.name: entry.family for entry in read()}
+
+
 def _each(folder):
   return (_entry(name, folder) for name in models.names(folder))
 
@@ -114,7 +111,15 @@ def _entry(name, folder):
   path = pathlib.Path(folder) / f'{file}.py'
   try:
     tree = ast.parse(files.read(path).decode())
-    return Entry(name, file, **_described(tree, cls), **_constants(tree, cls))
+    mixer = next((node for node in tree.body if isinstance(node, ast.ClassDef)
+                  and node.name == cls), None)
+    if mixer is None:
+      raise LookupError(f'define the class {cls}, or move a file that is no '
+                        'model to another folder')
+    # Models that share a file have docstrings of their own.
+    doc = ast.get_docstring(tree if cls == 'Mixer' else mixer) or ''
+    return Entry(name, file, **_described(doc),
+                 **_constants([*tree.body, *mixer.body]))
   except SyntaxError as error:
     why = f'line {error.lineno} is not Python ({error.msg}), mend it'
   except LookupError as error:
@@ -124,17 +129,8 @@ def _entry(name, folder):
   return f'{path}: {why}.'
 
 
-def _described(tree, cls):
-  """Returns the fields of an entry that its docstring gives.
-
-  The docstring is that of the file, or of the class if models share the file.
-  A missing one raises LookupError.
-  """
-  mixer = _class(tree, cls)
-  if mixer is None:
-    raise LookupError(f'define the class {cls}, or move a file that is no '
-                      'model to another folder')
-  doc = ast.get_docstring(tree if cls == 'Mixer' else mixer) or ''
+def _described(doc):
+  """Returns the fields in a docstring; LookupError if one is missing."""
   title, colon, summary = ' '.join(doc.split('\n\n')[0].split()).partition(': ')
   if not colon:
     raise LookupError('begin its docstring with "Name: what it is."')
@@ -148,17 +144,8 @@ def _described(tree, cls):
   return found
 
 
-def _class(tree, name):
-  return next((node for node in tree.body if isinstance(node, ast.ClassDef)
-               and node.name == name), None)
-
-
-def _constants(tree, cls):
-  """Returns the constants of a file and class, by field.
-
-  A missing or invalid constant raises LookupError.
-  """
-  body = [*tree.body, *_class(tree, cls).body]
+def _constants(body):
+  """Returns the fields in constants; LookupError if one is not valid."""
   written = {target.id: node.value for node in body
              if isinstance(node, ast.Assign) for target in node.targets
              if isinstance(target, ast.Name)}
@@ -191,13 +178,8 @@ def read_peers(path: str | os.PathLike = PEERS) -> list[dict[str, str]]:
 
 def readme(entries: Iterable[Entry],
            peers: Iterable[Mapping[str, str]] = ()) -> str:
-  """Returns the text of lra/models/README.md.
-
-  Args:
-    entries: the models.
-    peers: see `read_peers`; those of other models are left out.
-  """
-  import jinja2
+  """Returns the text of lra/models/README.md; for `peers` see `read_peers`."""
+  import jinja2  # imported late, since runs need no templates
   entries = list(entries)
   names = [e.name for e in entries]
   rows = sorted((row for row in peers if row['model'] in names),
@@ -218,13 +200,12 @@ def readme(entries: Iterable[Entry],
   return jinja2.Template(
       files.read(_TEMPLATE).decode(), trim_blocks=True,
       keep_trailing_newline=True).render(
-          families=made.items(), peers=rows and beside,
-          alone=rows and ', '.join(
+          families=made, peers=rows and beside, alone=rows and ', '.join(
               code(name) for name in names if name not in compared))
 
 
 def write_readme(folder: str | os.PathLike = MODELS) -> pathlib.Path:
-  """Writes README.md into `folder`, atomically, and returns its path."""
+  """Writes README.md into `folder`, and returns its path."""
   path = pathlib.Path(folder) / 'README.md'
   files.write_all({path: readme(read(folder), read_peers()).encode()})
   return path
@@ -244,14 +225,17 @@ def listing(params: Mapping[str, Mapping[str, int]] | None = None,
   params, states = params or {}, states or {}
   columns = list(dict.fromkeys(t for by in params.values() for t in by))
   base = params.get(REFERENCE, {})
-  lines = [['model', 'family', 'paper (arXiv)', *columns, 'state size',
-            'cost']]
+
+  def against(model, task):
+    number = params.get(model, {}).get(task)
+    ratio = f' {number / base[task]:.2f}x' if number and base.get(task) else ''
+    return '-' if number is None else count(number) + ratio
+  lines = [['model', 'family', 'paper (arXiv)', *columns, 'state size', 'cost']]
   for family, members in families(read(folder)).items():
-    for e in members:
-      mine = params.get(e.name, {})
-      lines.append([e.name, family, paper(e.source),
-                    *(_against(mine.get(t), base.get(t)) for t in columns),
-                    count(states[e.name]) if e.name in states else '-', e.cost])
+    lines += [[e.name, family, paper(e.source),
+               *(against(e.name, task) for task in columns),
+               count(states[e.name]) if e.name in states else '-', e.cost]
+              for e in members]
   lines = aligned(lines, right=range(3, len(lines[0]) - 1))
   return ''.join(f'{line}\n' for line in lines + problems(folder))
 
@@ -260,14 +244,6 @@ def paper(source: str) -> str:
   """Returns authors, year and arXiv number of the first paper of a source."""
   found = re.match(r'.*?arXiv \d{4}\.\d{4,5}', source)
   return plain(found[0].replace('arXiv ', '') if found else source, 60)
-
-
-def _against(number, reference):
-  """Formats parameters and their ratio to the reference's."""
-  if number is None:
-    return '-'
-  ratio = f' {number / reference:.2f}x' if reference else ''
-  return count(number) + ratio
 
 
 def main() -> None:

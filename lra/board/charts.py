@@ -21,7 +21,7 @@ from lra.core.formats import plain
 
 # Most rows in a figure: there is no room for more names.
 MOST = 80
-_FAMILY = dict(zip(FAMILIES, style.COLOURS, strict=False))
+_COLOURS = dict(zip(FAMILIES, style.COLOURS, strict=False))
 _MARK = dict(marker='o', linestyle='none', alpha=0.8, markeredgecolor='white',
              markeredgewidth=0.5)
 
@@ -70,21 +70,19 @@ def profiles(boards: Sequence[Board]) -> list[Figure]:
   A bar is (accuracy - baseline) / (1 - baseline).
   """
   table = summary.side_by_side(boards)
-  known = [] if not table else [line for line in table.items[1:] if sum(
-      cell.accuracy is not None for cell in line.cells.values()) > 1]
-  if not known:
-    return []
-  base = {name: cell.accuracy or 0.0
-          for name, cell in table.items[0].cells.items()}
+  scores = [(line, {name: cell.accuracy for name, cell in line.cells.items()
+                    if cell.accuracy is not None})
+            for line in (table.items if table else ())]
+  known = [(line, own) for line, own in scores[1:] if len(own) > 1]
   panels = [(tasks.get(name).title, [
-      (y, (line.cells[name].accuracy - least) / (1 - least), line.family)
-      for y, line in enumerate(known)
-      if name in line.cells and line.cells[name].accuracy is not None])
-            for name, least in base.items()]
+      (y, (own[name] - least) / (1 - least), line.family)
+      for y, (line, own) in enumerate(known) if name in own])
+            for name in (table.items[0].cells if table else ())
+            for least in [scores[0][1].get(name, 0.0)]]
   return [Figure(
       'mechanisms.svg', 'a profile of each mechanism: a bar for each mini task '
-      'and probe', list(base), functools.partial(
-          bars, panels, [line.model for line in known]))]
+      'and probe', list(table.items[0].cells), functools.partial(
+          bars, panels, [line.model for line, _ in known]))] if known else []
 
 
 def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
@@ -96,18 +94,17 @@ def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
         f'{board.task.name}_{name}.svg', f'{title}: {shows}', [board.task.name],
         functools.partial(draw, f'{title}: {what}', *arguments, **options)))
 
-  if len(board.finished):
-    rows = [(key, row) for key, rows in board.tables().items()
-            for row in lines(rows[rows.accuracy.notna()])]
-    entries = []
-    for key, row in rows[:MOST]:
-      if (f'{key.title}:', [], None) not in entries:
-        entries.append((f'{key.title}:', [], None))
-      entries.append((row.name, [row], None))
+  rows = [(key.title, row) for key, rows in board.tables().items()
+          for row in lines(rows[rows.accuracy.notna()])]
+  if rows:
+    entries = {}  # {line: (text, rows, baseline)}, with a line for each table
+    for i, (table, row) in enumerate(rows[:MOST]):
+      entries |= {table: (f'{table}:', [], None), i: (row.name, [row], None)
+                  } if table not in entries else {i: (row.name, [row], None)}
     add('accuracy', 'test accuracy of each row with its interval, and '
         'baselines', dots, 'accuracy with its 95% interval' + (
-            f'; {MOST} of {len(rows)} rows' * (len(rows) > MOST)), entries,
-        board.baselines)
+            f'; {MOST} of {len(rows)} rows' * (len(rows) > MOST)),
+        list(entries.values()), board.baselines)
   longer, trained = kinds.longer(board), board.task.seq_len
   if longer:
     names = ['', *(name for name in kinds.lengths(board) if name.isdigit())]
@@ -135,11 +132,10 @@ def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
 
 
 def _most(board, wanted, one_each=False):
-  """Returns wanted rows of the protocol with most of them; [] of fewer than 3.
+  """Returns the rows for which `wanted` holds, of the protocol with most.
 
-  Args:
-    wanted: row -> whether it counts.
-    one_each: whether a model has one row only.
+  With fewer than three rows the result is []. If `one_each`, a model has one
+  row only: it was measured in one configuration.
   """
   found = []
   for key, table in board.tables().items():
@@ -166,7 +162,8 @@ def dots(title: str, entries: Sequence[tuple[str, Sequence, float | None]],
          baselines: Sequence = (), name_first: bool = False):
   """Draws a line for each entry: (text, rows, accuracy of a baseline or None).
 
-  The first row has its 95% interval, its seeds, and perhaps its name.
+  The first row has its 95% interval, its seeds and, if it is within the budget
+  of parameters and `name_first`, its name.
   `baselines` are lines through the whole figure.
   """
   fig, ax = _axes(title, 2 + (0.45 if name_first else 0.2) * len(entries))
@@ -179,19 +176,18 @@ def dots(title: str, entries: Sequence[tuple[str, Sequence, float | None]],
       if row.seeds > 1:
         ax.plot([100 * x for x in row.row.accuracies], [y] * row.seeds, '|',
                 color=_colour(row.family))
-      if name_first:
-        ax.annotate(plain(row.name, 48), (100 * max(row.high, baseline or 0), y
-                                          ), (5, 0), va='center', fontsize=9,
-                    textcoords='offset points')
+      if name_first and not row.heavy:
+        ax.annotate(plain(row.name, 48), (100 * row.accuracy, y), (0, 5),
+                    ha='center', textcoords='offset points', fontsize=9)
     if baseline is not None:
       ax.vlines(100 * baseline, y - 0.4, y + 0.4, color=style.BASELINE,
-                linewidth=2, label='baseline' if y == 0 else None)
+                linewidth=2)
   ax.set_yticks(range(len(entries)), [plain(text, 48) for text, *_ in entries])
   for tick, (_, rows, _) in zip(ax.get_yticklabels(), entries, strict=True):
     tick.set_fontweight('normal' if rows else 'bold')
   ax.grid(axis='y', visible=name_first)
   ax.set_ylim(len(entries) - 0.4, -0.6)
-  ax.set_xlabel('test accuracy, %')
+  ax.set_xlabel('test accuracy, %' + ' (bar: the best baseline)' * name_first)
   style.draw_baselines([(b.name, b.accuracy) for b in baselines], ax.axvline)
   return _with_legend(fig, ax, [row for _, rows, _ in entries for row in rows])
 
@@ -215,15 +211,16 @@ def cloud(title: str, points: Sequence[tuple[float, Any]],
   ax.xaxis.set_major_formatter(lambda value, _: f'{value:,.4g}')
   ax.margins(0.15, 0.1)
   ax.set(xlabel=label, ylabel='test accuracy, %')
-  best = above = 0.0
+  low, high = ax.get_ylim()
+  best = above = -high
   for x, row in sorted(points, key=lambda point: (
       point[0] if small else -point[0], -point[1].accuracy)):
     y = 100 * row.accuracy
     if y > best or row.model == REFERENCE:
       # Names of the front rise, and each keeps clear of the last one.
-      above = max(y, above + 5) if y > best else y
+      at = above = max(y, above + (high - low) / 20) if y > best else y
       best = max(y, best)
-      ax.annotate(plain(row.name, 48), (x, y), (x, above), fontsize=9,
+      ax.annotate(plain(row.name, 48), (x, y), (x, at), fontsize=9,
                   ha='right' if small else 'left', va='bottom')
   for part in (1, 4) if areas else ():
     ax.scatter([], [], 400 / part, 'white', edgecolors='black', linewidths=0.5,
@@ -233,20 +230,21 @@ def cloud(title: str, points: Sequence[tuple[float, Any]],
 
 @_drawing
 def bars(panels: Sequence[tuple[str, Sequence]], names: Sequence[str]):
-  """Draws panels (title, [(line, length, family) of each bar]) side by side.
+  """Draws panels, (title, [(line, length, family) of each bar]), side by side.
 
   `names` are those of the lines.
   """
   fig, axes = _axes('0: the best baseline, 1: no error',
                     1.9 + 0.17 * len(names), 1, len(panels))
   for ax, (title, found) in zip(axes.flat, panels, strict=True):
-    lengths = [max(min(length, 1), -0.25) for _, length, _ in found]
-    ax.barh([y for y, *_ in found], lengths, 0.75,
+    ax.barh([y for y, *_ in found],
+            [max(min(length, 1), -0.25) for _, length, _ in found], 0.75,
             color=[_colour(family) for *_, family in found])
     ax.axvline(0, color=style.BASELINE, linewidth=0.8)
     ax.set_title(plain(title, 24), fontsize=9, rotation=90)
     ax.set(xticks=[0, 1], xlim=(-0.25, 1), ylim=(len(names) - 0.4, -0.6))
     ax.grid(axis='y', visible=False)
+    ax.tick_params(left=False)
   axes[0, 0].set_yticks(range(len(names)), [
       plain(name, 32) for name in names], fontsize=9)
   return fig
@@ -290,7 +288,7 @@ def _axes(title, height, *shape):
 
 
 def _colour(family):
-  return _FAMILY.get(family, '#8c8c8c')
+  return _COLOURS.get(family, '#8c8c8c')
 
 
 def _with_legend(fig, ax, rows):

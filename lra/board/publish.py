@@ -1,14 +1,13 @@
 """Puts finished runs on the leaderboard, also from several processes at once.
 
-`leaderboard.md`, the pages of the tasks and the CSV files depend on the records
-only: not on the order of the files, the locale or the time zone. Nothing here
-imports jax.
+The pages, figures and CSV files depend on the records only: not on the order of
+the files, the locale or the time zone. Nothing here imports jax.
 
 A record is written at once, and a lock protects the page: if two processes read
 the records and wrote the page at the same time, the slower one could lose the
-other's row. The pages have the time at which their records were read. So a
-record that is older than the page is on it, whatever was killed when, and of
-many processes that wait for the lock few must write a page.
+other's row. The page has the time at which its records were read. So a record
+that is older than the page is on it, whoever was killed, and of many processes
+that wait for the lock few must write a page.
 """
 
 import contextlib
@@ -36,7 +35,6 @@ LOCK = '.leaderboard.lock'
 PATIENCE_SECONDS = 600
 # A shorter wait prints no message.
 _MOMENT_SECONDS = 1
-_POLL_SECONDS = 0.05
 
 
 def write(place: Place, html: pathlib.Path | None = None, *,
@@ -59,38 +57,31 @@ def write(place: Place, html: pathlib.Path | None = None, *,
     UserError: see `site.load`; or a file cannot be written.
   """
   from lra.board import charts, data, render  # imported late: they take seconds
-  began = _now(place)
-  found = site.load(place)
-  drawn, details = {}, place.details
+  began, found, drawn = _now(place), site.load(place), {}
   for figure in charts.every(found.begun, found.speeds):
     path = place.figures / figure.name
-    fresh = not all_figures and path.is_file() and all(
+    kept = not all_figures and path.is_file() and all(
         _is_shown(place, place.runs / task) for task in figure.tasks)
-    drawn[figure.name] = path.read_bytes() if fresh else figure.draw()
-  pages = render.markdown(found)
-  contents = {place.figures / name: data for name, data in drawn.items()} | {
-      details / name: text.encode()
-      for name, text in data.csv_files(found.boards, found.speeds).items()} | {
-          path: text.encode() for path, text in pages.items()}
+    drawn[figure.name] = path.read_bytes() if kept else figure.draw()
+  texts = render.markdown(found) | {
+      place.details / name: text for name, text in
+      data.csv_files(found.boards, found.speeds).items()}
   if html:
-    contents[html / 'index.html'] = render.html(found, drawn, html).encode()
-  contents[place.page] = contents.pop(place.page)  # the last to be replaced
-  stale = {*place.figures.glob('*.svg'), *(
-      details / name for name in data.NAMES), *(
-      details / f'{name}.md' for name in (
-          *tasks.TASKS, 'mechanisms', 'published', 'reading'))} - set(contents)
+    texts[html / 'index.html'] = render.html(found, drawn, html)
+  texts[place.page] = texts.pop(place.page)  # the last file to be replaced
+  contents = {place.figures / name: svg for name, svg in drawn.items()} | {
+      path: text.encode() for path, text in texts.items()}
+  stale = {*place.figures.glob('*.svg'), *(place.details / name for name in (
+      *data.NAMES, *(f'{name}.md' for name in (
+          *tasks.TASKS, 'mechanisms', 'published', 'reading'))))}
   files.write_all(contents, began)
-  for path in stale:
+  for path in stale - set(contents):
     path.unlink(missing_ok=True)
   return found.left_out
 
 
 def check(place: Place, names: Iterable[str] = ()) -> None:
-  """Checks before a run that its result can be published.
-
-  Args:
-    place: paths of the leaderboard.
-    names: tasks of the runs to publish.
+  """Checks before runs of tasks, `names`, that results can be published.
 
   Raises:
     UserError: a folder, the lock or the page cannot be written, or the
@@ -128,12 +119,7 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
   """Adds a finished run to the records and makes the page again.
 
   If the run already has a record with another content, it prints a comparison
-  and changes nothing.
-
-  Args:
-    run: its result.
-    place: paths of the leaderboard.
-    replace: put the new record in the old one's place.
+  and changes nothing, unless `replace`.
 
   Raises:
     UserError: a file cannot be written, or the lock cannot be taken.
@@ -155,23 +141,16 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
 def done(run: Result, place: Place, *, replace: bool = False) -> bool:
   """Returns whether `publish` would change nothing.
 
-  After a `publish` that was killed, something is left to do. A record with
-  another content is left alone, unless `replace`.
+  After a `publish` that was killed, something is left to do.
   """
   path = place.path(run)
   if not path.exists():
     return False
-  if _differs(run, path):
-    return not replace
-  return _is_shown(place, path)
+  return not replace if _differs(run, path) else _is_shown(place, path)
 
 
 def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
-  """Makes the page again from the records.
-
-  Args:
-    place: paths of the leaderboard.
-    html: see `write`.
+  """Makes the page again from the records, also as HTML in the folder `html`.
 
   Raises:
     UserError: see `publish`; or there are no records.
@@ -201,9 +180,8 @@ def _write(place, html=None, all_figures=True):
 
 def _is_shown(place, path):
   """Returns whether the page was begun after a change of a record or folder."""
-  return place.page.exists() and max(
-      map(_changed, (path, *path.glob('*.json')))) < (
-          place.page.stat().st_mtime_ns)
+  return place.page.exists() and place.page.stat().st_mtime_ns > max(
+      map(_changed, (path, *path.glob('*.json'))))
 
 
 def _changed(path):
@@ -215,7 +193,7 @@ def _changed(path):
 
 
 def _now(place):
-  """Returns the time of the file system in ns, after all records if possible.
+  """Returns the file system's time in ns, if possible later than all records.
   """
   newest = max(map(_changed, place.runs.rglob('*.json')), default=0)
   for _ in range(20):  # the clock of a file system ticks every few milliseconds
@@ -264,7 +242,7 @@ def _taken(lock, seconds):
     except BlockingIOError:
       if time.monotonic() >= last:
         return False
-    time.sleep(_POLL_SECONDS)
+    time.sleep(0.05)
 
 
 def _differs(run, path):
@@ -277,22 +255,7 @@ def _differs(run, path):
   kept = lambda run: shared(run).model_dump(
       exclude={'changes', 'git_published'})
   return '' if before is None or kept(before) == kept(run) else (
-      f'{path} has this run already:\n{compare(before, run)}'
-      f'{_reproduced(before, run)}')
-
-
-def _reproduced(before, now):
-  """Returns a line on whether the accuracies agree, '' if one is missing."""
-  from lra.board import statistics  # imported late, since it needs SciPy
-  if None in (before.test, now.test):
-    return ''
-  expected = statistics.interval(statistics.Sample(
-      (before.test.accuracy,), before.test.examples))
-  agrees = expected.low <= now.test.accuracy <= expected.high
-  return (f'\nYour run {"reproduces" if agrees else "does NOT reproduce"} the '
-          f'recorded result: {percent(now.test.accuracy)}% is '
-          f'{"within" if agrees else "outside"} its 95% interval, '
-          f'{percent(expected.low)}% to {percent(expected.high)}%.')
+      f'{path} has this run already:\n{compare(before, run)}')
 
 
 def shared(run: Result) -> Result:
@@ -304,26 +267,34 @@ def shared(run: Result) -> Result:
       flag if re.match('[A-Z_]+=', flag) else machine.shown_flag(flag)
       for flag in run.xla_flags))
   public = {'config': identity.without_paths(run.config), 'xla_flags': flags}
-  return run.model_copy(update={
-      name: value for name, value in public.items()
-      if value != getattr(run, name)})
+  return run.model_copy(update={name: value for name, value in public.items()
+                                if value != getattr(run, name)})
 
 
 def compare(before: Result, now: Result) -> str:
-  """Returns a small table of two results of one run."""
-  a, b = (getattr(run.test, 'accuracy', None) for run in (before, now))
-  speeds = before.steps_per_s, now.steps_per_s
+  """Returns a small table of two results of one run, and whether they agree."""
+  from lra.board import statistics  # imported late, since it needs SciPy
+  both = before, now
+  a, b = (getattr(run.test, 'accuracy', None) for run in both)
   lines = [
       ('', 'recorded', 'now', 'difference'),
       ('status', before.status, now.status, ''),
       ('test accuracy %', percent(a), percent(b),
        '' if None in (a, b) else f'{points(b - a)} points'),
-      ('steps/s', *map(quantity, speeds),
-       f'{speeds[1] / speeds[0] - 1:+.1%}' if all(speeds) else ''),
+      ('steps/s', *(quantity(run.steps_per_s) for run in both),
+       f'{now.steps_per_s / before.steps_per_s - 1:+.1%}'
+       if before.steps_per_s and now.steps_per_s else ''),
       ('commit', *((run.git_commit or 'unknown')[:8]
-                   + ' (modified)' * bool(run.git_dirty)
-                   for run in (before, now)), ''),
+                   + ' (modified)' * bool(run.git_dirty) for run in both), ''),
       *((f'{name} file', *((getattr(run, f'{name}_sha256') or 'unknown')[:8]
-                           for run in (before, now)), '')
+                           for run in both), '')
         for name in ('model', 'config'))]
-  return '\n'.join(f'  {line}' for line in aligned(lines))
+  text = '\n'.join(f'  {line}' for line in aligned(lines))
+  if None in (a, b):
+    return text
+  low, high, _ = statistics.interval(statistics.Sample(
+      (a,), before.test.examples))
+  does, within = ('reproduces', 'within') if low <= b <= high else (
+      'does NOT reproduce', 'outside')
+  return (f'{text}\nYour run {does} the recorded result: {percent(b)}% is '
+          f'{within} its 95% interval, {percent(low)}% to {percent(high)}%.')
