@@ -275,13 +275,21 @@ def test_pages_use_no_device(tmp_path):
   subprocess.run([sys.executable, '-c', code, tmp_path], check=True, cwd=ROOT)
 
 
-def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
+@pytest.mark.parametrize('spoilt', ['page', 'html'])
+def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path, spoilt):
   place = Place(tmp_path, RUNS)
+  place.write()
+  before = place.page.read_bytes()
+  place.put(make('local'), 'text_mini/another.json')
   (tmp_path / 'file').touch()
-  place.page = tmp_path / 'file' / 'leaderboard.md'
-  with pytest.raises(UserError, match='Cannot write .*leaderboard'):
-    place.write()
-  assert not place.figures.exists() or not list(place.figures.iterdir())
+  where = {'html': tmp_path / 'file'}
+  if spoilt == 'page':
+    where, place.page = {}, tmp_path / 'file' / 'leaderboard.md'
+  with pytest.raises(UserError, match='Cannot write .*file') as error:
+    place.write(**where)
+  assert '\n' not in str(error.value)
+  assert (tmp_path / 'leaderboard.md').read_bytes() == before
+  assert not list(tmp_path.rglob('.tmp-*'))
 
 
 @pytest.fixture(scope='module')
