@@ -122,6 +122,7 @@ def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd):
 # seed-th replacement of a file. The last one is not killed.
 KILLED = """
 import json, os, pathlib, signal, sys
+sys.modules['pyarrow'] = None  # it would start a thread
 from lra.board import charts, publish
 from lra.schema import result
 folder = pathlib.Path(sys.argv[1])

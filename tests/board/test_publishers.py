@@ -29,6 +29,7 @@ SECOND = range(36, 60)  # four of these seeds are in FIRST, too
 # forever, the second until the file `go` exists.
 _PUBLISHERS = """
 import copy, json, os, pathlib, sys, time
+sys.modules['pyarrow'] = None  # it would start a thread
 from lra.schema import result
 from lra.board import charts, data, frame, publish, render
 folder, seeds = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
