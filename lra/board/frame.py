@@ -207,7 +207,7 @@ def _compared(rows, measured, budgets):
       pandas.concat([_relative(members, budgets.get((name, rows.task.iloc[0])))
                      for name, members in rows.groupby('protocol')]))
   rows['above'] = rows.accuracy - rows.baseline
-  rows['apart'] = rows.apart.fillna('')
+  rows['apart'] = [data if isinstance(data, str) else '' for data in rows.apart]
   return rows.astype(object).where(rows.notna(), None), {
       key: spread for key, (_, spread) in ranked.items() if spread}
 
