@@ -11,10 +11,7 @@ from jax.experimental import topologies
 from jax.experimental.layout import Format, Layout
 
 from lra.kernels import chunks, dispatch, tpu
-from lra.kernels.call import Inputs
-from lra.kernels.lightning.activation import LightningOptions
-from lra.kernels.linear.features import LinearOptions
-from lra.kernels.simpletron.api import linear_options
+from lra.kernels.linear.operands import Inputs, Options
 from tools import cuda, h200
 
 TPU = {'v5e': 'v5e:1x1', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:1x1',
@@ -126,13 +123,13 @@ def _program(op, kernel, direction, shape, has_mask):
     return Inputs(tuple(map(heads, (q, k, v))), mask=mask, slopes=slopes)
 
   def forward(q, k, v, mask, save=False):
-    out, _, saved = module.forward(inputs(q, k, v, mask), options, save)
+    (out, _), saved = module.forward(inputs(q, k, v, mask), options, save)
     return tpu.flat(out), saved
 
   def backward(q, k, v, mask, saved, do):
-    grads, *_ = module.backward(inputs(q, k, v, mask), saved, heads(do), None,
-                                options)
-    return [tpu.flat(x) for x in grads]
+    grads = module.backward(inputs(q, k, v, mask), saved, (heads(do), None),
+                            options)
+    return [tpu.flat(x) for x in grads.arrays]
 
   def arrays(dtype):
     x = jax.ShapeDtypeStruct(_flat(shape), dtype)
@@ -149,8 +146,6 @@ def _program(op, kernel, direction, shape, has_mask):
 
 
 def _options(op, shape):
-  if op == 'linear':
-    return LinearOptions()
   if op == 'simpletron':
-    return linear_options(shape[1] ** -0.5)
-  return LightningOptions()
+    return Options('identity', normalize=False, scale=shape[1] ** -0.5)
+  return Options()

@@ -1,6 +1,6 @@
 """Measures errors of every kernel against float64, gradients included.
 
-  python -m tools.errors
+  python -m tools errors
 
 prints relative RMS errors as a table and fails if one exceeds its bound.
 Kernels whose device is absent run in an interpreter.
@@ -16,11 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra import kernels
-from lra.kernels import dispatch
-from lra.kernels.lightning import reference as lightning
-from lra.kernels.linear import reference as linear
-from lra.kernels.simpletron import reference as simpletron
-from lra.kernels.softmax import reference as softmax
+from lra.kernels import dispatch, reference
 from tools import timing
 
 FUNCTIONS = {'linear': kernels.linear_attention,
@@ -30,8 +26,7 @@ PACKED = {'linear': kernels.linear_attention_packed,
           'simpletron': kernels.simpletron_attention_packed,
           'lightning': kernels.lightning_attention_packed}
 EVERY = {**FUNCTIONS, 'softmax': kernels.softmax_attention}
-REFERENCES = {'linear': linear.attention, 'simpletron': simpletron.attention,
-              'lightning': lightning.attention, 'softmax': softmax.attention}
+REFERENCES = {name: getattr(reference, name) for name in EVERY}
 GRADIENTS = ('dq', 'dk', 'dv', 'dstate', 'dbias')
 # Forms of a call. 'state' has an initial and a final state, as lightning
 # attention always does. 'packed' has q, k, v in one array, and a bias gradient.
@@ -190,7 +185,7 @@ def _reference(op, arrays, mask, named):
   named, (*operands, do) = dict(named), arrays
   if named.pop('activation', None) != 'silu':
     return REFERENCES[op](*operands, mask, do, **named)
-  operands = [linear.zero_masked(x, mask) for x in operands]
+  operands = [reference.zero_masked(x, mask) for x in operands]
   parts = [1 / (1 + np.exp(-x)) for x in operands]
   active = [x * part for x, part in zip(operands, parts, strict=True)]
   out, *rest = REFERENCES[op](*active, mask, do, **named)
@@ -347,14 +342,14 @@ def within(errors, dtype):
   return all(errors[name] <= limits[name] for name in errors)
 
 
-def main():
+def main(argv):
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--length', type=int, default=Case.length)
   parser.add_argument('--heads', type=int, default=Case.heads)
   parser.add_argument('--widths', default=str(Case.width), help='by commas')
   parser.add_argument('--forms', default=','.join(FORMS), help='by commas')
   parser.add_argument('--kernels', help='names, by commas; all by default')
-  args = parser.parse_args()
+  args = parser.parse_args(argv)
   timing.skip_tpu()
   shape = {n: getattr(args, n) for n in ('length', 'heads')}
   cases = [Case(width=int(width), dtype=dtype, form=form, **shape)
@@ -366,7 +361,3 @@ def main():
         end='\n\n')
   print('\n'.join(lines))
   sys.exit(0 if good else 1)
-
-
-if __name__ == '__main__':
-  main()

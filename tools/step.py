@@ -1,18 +1,29 @@
-"""Times a training step: in the loop, compiled, and on random tokens."""
+"""Times a training step: in the loop, compiled, and on random tokens.
 
+  python -m tools step --config=configs/simpletron.py:listops_mini
+  python -m tools step --config=configs/simpletron.py:pathx --drawn
+
+In turns it times the loop of `run_lra.py` (data, dispatch, logging, progress
+bar) and the compiled step alone, always on the same batch. `--drawn` times the
+compiled step on random tokens of full length, without a data set.
+"""
+
+import argparse
 import contextlib
 import dataclasses
+import json
 import pathlib
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from lra.core import machine
 from lra.core.terminal import bar
-from lra.run import program, provenance
+from lra.run import loader, program, provenance
 from lra.run.experiment import resolve
 from lra.run.process_cache import ProcessCache
 from lra.run.trainer import Trainer
@@ -21,6 +32,21 @@ from lra.run.trainer import Trainer
 # so many seconds.
 SECONDS = 20
 LEAST_ROUNDS = 3
+
+
+def main(argv: Sequence[str]) -> None:
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument('--drawn', action='store_true')
+  parser.add_argument('--steps', type=int, default=100, help='steps per '
+                      'stretch; the most steps without --rounds')
+  parser.add_argument('--rounds', type=int, help='stretches of the loop; by '
+                      f'default as many as fit in {SECONDS} s, at least '
+                      f'{LEAST_ROUNDS}')
+  args, config = parser.parse_known_args(argv)
+  print(json.dumps(measure(
+      resolve(loader.made_by(config)), steps=args.steps, rounds=args.rounds,
+      drawn=args.drawn), indent=1))
 
 
 def measure(experiment, *, steps: int, rounds: int | None = None,
@@ -46,6 +72,7 @@ def measure(experiment, *, steps: int, rounds: int | None = None,
   with (tempfile.TemporaryDirectory() as folder,
         contextlib.closing(Trainer(dataclasses.replace(
             experiment, folder=pathlib.Path(folder)))) as trainer):
+    state = trainer.restore()
     trainer.compile()
     batch = jax.device_put(
         trainer.batch(0), trainer.program.batch_shardings(micro=True))
@@ -53,21 +80,25 @@ def measure(experiment, *, steps: int, rounds: int | None = None,
              what='benchmark') as shown:
 
       def bare():
-        trainer.state, _ = trainer.train_step(
-            trainer.state, batch, trainer.given)
+        nonlocal state
+        state, _ = trainer.train_step(state, batch, trainer.given)
+        return state
 
       def looped():
-        trainer.update(trainer.next_batch())
+        nonlocal state
+        state = trainer.update(state, trainer.next_batch())
         shown.update()
         if trainer.step % config.train.log_every == 0:
-          shown.set_postfix_str(trainer.log(), refresh=False)
+          state, text = trainer.log(state)
+          shown.set_postfix_str(text, refresh=False)
+        return state
 
       start = time.perf_counter()
       if rounds is None:
-        steps = _warm_up(looped, steps, trainer)
+        steps = _warm_up(looped, steps)
       elif rounds > 1:
-        _seconds(looped, steps, trainer)
-      time_of = lambda call: _seconds(call, steps, trainer) / steps
+        _seconds(looped, steps)
+      time_of = lambda call: _seconds(call, steps) / steps
       bares, loops = [time_of(bare)], []
       while not _enough(len(loops), rounds, start):
         loops.append(time_of(looped))
@@ -88,15 +119,15 @@ def measure(experiment, *, steps: int, rounds: int | None = None,
         'peak_memory_bytes': machine.peak_memory()}
 
 
-def _seconds(call, steps, trainer):
+def _seconds(call, steps):
   start = time.perf_counter()
   for _ in range(steps):
-    call()
-  jax.block_until_ready(trainer.state)
+    state = call()
+  jax.block_until_ready(state)
   return time.perf_counter() - start
 
 
-def _warm_up(call, steps, trainer):
+def _warm_up(call, steps):
   """Makes at most `steps` steps, in the time of one stretch.
 
   Returns:
@@ -105,9 +136,9 @@ def _warm_up(call, steps, trainer):
   stretches = 2 * LEAST_ROUNDS + 2
   start, made = time.perf_counter(), 0
   while made < steps and time.perf_counter() - start < SECONDS / stretches:
-    call()
+    state = call()
     made += 1
-  jax.block_until_ready(trainer.state)
+  jax.block_until_ready(state)
   return made
 
 

@@ -31,7 +31,7 @@ _TEMPLATE = pathlib.Path(__file__).parent / 'templates' / 'models.md'
 
 
 class Entry(NamedTuple):
-  """One model; fields in capitals are constants of its file or class.
+  """One model.
 
   Attributes:
     name: the value of `config.model.name`.
@@ -39,12 +39,8 @@ class Entry(NamedTuple):
     title: the name in its paper.
     summary: its description, one sentence.
     equation, source: lines of its docstring.
-    family: FAMILY, the section it belongs to.
-    cost: COST, its time (and memory) as text for people.
-    growth: GROWTH, the cost for programs: {'time': exponent of L, 'memory':
-      exponent of L}.
-    kernels: KERNELS, the choices of `config.model.kernel` besides `auto`.
-    mixes_padding: MIXES_PADDING, whether padding can change scores.
+    family, cost, kernels, mixes_padding: those of `lra.models.About`.
+    growth: {'time': exponent of L, 'memory': exponent of L}.
   """
   name: str
   file: str
@@ -63,17 +59,12 @@ def _is_text(value):
   return isinstance(value, str) and bool(value.strip())
 
 
-# Constant -> an example, a test of values, the default.
-_CONSTANTS = {
-    'FAMILY': ("'linear'", _is_text, None),
-    'COST': ("'O(L D^2)'", _is_text, None),
-    'GROWTH': ("{'time': 1, 'memory': 1}, of 1, 1.5 and 2", lambda x: (
-        isinstance(x, dict) and set(x) == {'time', 'memory'}
-        and all(exponent in (1, 1.5, 2) for exponent in x.values())), None),
-    'KERNELS': ("('xla', 'pallas_gpu')", lambda x: (
-        isinstance(x, tuple) and all(map(_is_text, x))), ()),
-    'MIXES_PADDING': ('True', lambda x: isinstance(x, bool), False),
-}
+# Field of `About` -> a test of its values.
+_VALID = {
+    'family': _is_text, 'cost': _is_text, 'time': (1, 1.5, 2).__contains__,
+    'memory': (1, 1.5, 2).__contains__, 'kernels': lambda x: (
+        isinstance(x, tuple) and all(map(_is_text, x))),
+    'mixes_padding': lambda x: isinstance(x, bool)}
 
 
 def read(folder: str | os.PathLike = MODELS) -> list[Entry]:
@@ -119,7 +110,7 @@ def _entry(name, folder):
     # Models that share a file have docstrings of their own.
     doc = ast.get_docstring(tree if cls == 'Mixer' else mixer) or ''
     return Entry(name, file, **_described(doc),
-                 **_constants([*tree.body, *mixer.body]))
+                 **_about([*mixer.body, *tree.body]))
   except SyntaxError as error:
     why = f'line {error.lineno} is not Python ({error.msg}), mend it'
   except LookupError as error:
@@ -144,22 +135,26 @@ def _described(doc):
   return found
 
 
-def _constants(body):
-  """Returns the fields in constants; LookupError if one is not valid."""
-  written = {target.id: node.value for node in body
-             if isinstance(node, ast.Assign) for target in node.targets
-             if isinstance(target, ast.Name)}
-  found = {}
-  for name, (example, is_valid, default) in _CONSTANTS.items():
-    try:
-      value = ast.literal_eval(written[name]) if name in written else default
-    except (TypeError, ValueError):
-      value = None
-    if not is_valid(value):
-      raise LookupError(
-          f'give it the constant {name}, a literal like {example}')
-    found[name.lower()] = value
-  return found
+def _about(body):
+  """Returns the fields in ABOUT; LookupError if it is missing or not valid."""
+  written = next((
+      node.value for node in body if isinstance(node, ast.Assign)
+      and ast.unparse(node.targets[0]) == 'ABOUT'), None)
+  try:
+    about = models.About(*map(ast.literal_eval, written.args), **{
+        given.arg: ast.literal_eval(given.value)
+        for given in written.keywords})
+    wrong = [name for name, is_valid in _VALID.items()
+             if not is_valid(getattr(about, name))]
+  except (AttributeError, TypeError, ValueError):
+    wrong = ['family and cost']
+  if wrong:
+    raise LookupError(
+        f"give it a valid {wrong[0]} by ABOUT = About('linear', 'O(L D^2)', "
+        'time=1, memory=1), all literals, exponents of L 1, 1.5 or 2')
+  fields = about._asdict()
+  return {**fields, 'growth': {name: fields.pop(name)
+                               for name in ('time', 'memory')}}
 
 
 def families(entries: Iterable[Entry]) -> dict[str, list[Entry]]:

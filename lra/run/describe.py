@@ -96,5 +96,7 @@ def _attributes(cls, mixer):
 
 def _constant(mixer, match):
   """Returns the values of a tuple that the mixer's file names in capitals."""
-  value = getattr(sys.modules[mixer.__module__], match[1], match[0])
+  file = sys.modules[mixer.__module__]
+  value = (file.ABOUT.kernels if match[1] == 'KERNELS' else
+           getattr(file, match[1], match[0]))
   return ', '.join(value) if isinstance(value, tuple) else str(value)

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lra.core import files, hub
+from lra.core import files, paths
 from lra.core.errors import UserError
 from lra.run import checkpoint_io
 
@@ -27,16 +27,12 @@ def names(tree: Any) -> list[str]:
 
 
 def save(scored: Any, step: int) -> bytes:
-  """Returns the content of a file with these arrays.
-
-  Args:
-    scored: tree of arrays, such as `params` and `constants` of a model.
-    step: number of updates that made the parameters.
+  """Returns the content of a file with a tree of arrays of a step.
 
   Raises:
     UserError: the library safetensors is not installed.
   """
-  safetensors = hub.need('safetensors.numpy', NAME)
+  safetensors = paths.need('safetensors.numpy', NAME)
   arrays = map(np.asarray, jax.tree.leaves(scored))
   # The library writes several metadata in any order.
   about = json.dumps({'step': step, 'checksum': checkpoint_io.checksum(scored)})
@@ -47,15 +43,13 @@ def save(scored: Any, step: int) -> bytes:
 def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
   """Returns the arrays of a file as a tree, and their step.
 
-  Args:
-    path: the file.
-    like: tree of the expected shapes, dtypes and shardings.
+  `like` is a tree of the expected shapes, dtypes and shardings.
 
   Raises:
     UserError: the file is damaged, is of another program or has other arrays,
       or the library safetensors is not installed.
   """
-  safetensors = hub.need('safetensors', NAME)
+  safetensors = paths.need('safetensors', NAME)
   try:
     files.opened(path).close()  # a pipe would block
     with safetensors.safe_open(path, 'numpy') as f:

@@ -92,7 +92,7 @@ class Result(File):
     num_params, mixer_params: trainable parameters of the model, and of its
       mixers alone; never None if the status is 'ok'.
     state_size: numbers that one layer keeps from token to token, see
-      `lra.nn.state`; None if its mixer does not know it, or in old records.
+      `lra.nn.mixer`; None if its mixer does not know it, or in old records.
     steps_per_s, tokens_per_s: training speed without compilation and
       evaluation.
     peak_memory_bytes: the most memory that the run's process used at once, in

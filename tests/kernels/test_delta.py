@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from lra.kernels.delta import reference
+from lra.kernels import reference
 from lra.kernels.delta import xla as xla_delta
 from tests.helpers import small
 from tools import errors

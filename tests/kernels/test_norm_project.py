@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.triton')
 
 from lra import kernels
-from lra.kernels import triton
-from lra.kernels.norm_project import pallas_triton, reference
+from lra.kernels import reference, triton
+from lra.kernels.norm_project import pallas_triton
 from tools import h200, triton_report
 from tools.errors import relative_rms
 
