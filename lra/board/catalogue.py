@@ -153,8 +153,8 @@ def _about(body):
         f"give it a valid {wrong[0]} by ABOUT = About('linear', 'O(L D^2)', "
         'time=1, memory=1), all literals, exponents of L 1, 1.5 or 2')
   fields = about._asdict()
-  return {**fields, 'growth': {name: fields.pop(name)
-                               for name in ('time', 'memory')}}
+  growth = {name: fields.pop(name) for name in ('time', 'memory')}
+  return {**fields, 'growth': growth}
 
 
 def families(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
