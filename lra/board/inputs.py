@@ -13,7 +13,9 @@ import math
 import pathlib
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from lra.board import catalogue
 from lra.core import files, paths
 from lra.core.errors import UserError
 
@@ -24,10 +26,16 @@ SCORES = {'listops': 'ListOps', 'text': 'Text', 'retrieval': 'Retrieval',
 AVERAGES = (tuple(SCORES)[:5], tuple(SCORES))
 COLUMNS = ('model', *SCORES, 'average', 'protocol', 'source', 'arxiv',
            'evidence', 'here')
-EVIDENCE = ('primary', 'secondary', 'recalled')
 GUESS = 0.5  # accuracy that a task counts in a mean if it was not learnt
 BUDGETS = paths.PACKAGED / 'budgets.csv'
 PUBLISHED_PROBES = paths.PACKAGED / 'published_probes.csv'
+# Column -> its pattern, and what a text is that does not match.
+_PATTERNS = dict.fromkeys((*SCORES, 'average'), (
+    r'\d\d?(\.\d+)?|100(\.0+)?|FAIL|', 'a percentage, FAIL or empty')) | {
+    'arxiv': (r'\d{4}\.\d{4,5}', 'like 2011.04006'),
+    'evidence': ('primary|secondary|recalled',
+                 'primary or secondary or recalled'),
+    'here': ('[a-z0-9_]*', 'the name of a model')}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +63,10 @@ class Published:
   arxiv: str
   evidence: str
   here: str = ''
+
+  @property
+  def family(self) -> str:
+    return catalogue.family(self.here)
 
   def score(self, task: str) -> float | None:
     """Returns a fraction; None if there is no score or nothing was learnt."""
@@ -100,24 +112,13 @@ def _parse(fields):
   for name in ('model', 'protocol', 'source'):
     if not row[name].strip():
       raise ValueError(f'{name} is empty')
-  for name in (*SCORES, 'average'):
-    text = row[name]
-    if text not in ('', 'FAIL') and (
-        not re.fullmatch(r'\d{1,3}(\.\d+)?', text) or float(text) > 100):
-      raise ValueError(f'{name} {text!r} is not a percentage, FAIL or empty')
-  if not re.fullmatch(r'\d{4}\.\d{4,5}', row['arxiv']):
-    raise ValueError(f'arxiv {row["arxiv"]!r} is not like 2011.04006')
-  if row['evidence'] not in EVIDENCE:
-    raise ValueError(
-        f'evidence {row["evidence"]!r} is not {" or ".join(EVIDENCE)}')
-  if row['here'] and not re.fullmatch('[a-z0-9_]+', row['here']):
-    raise ValueError(f"here {row['here']!r} is not the name of a model")
-  scores = {name: row.pop(name) for name in SCORES}
-  return Published(scores=scores, **row)
+  for name, (pattern, what) in _PATTERNS.items():
+    if not re.fullmatch(pattern, row[name]):
+      raise ValueError(f'{name} {row[name]!r} is not {what}')
+  return Published(scores={name: row.pop(name) for name in SCORES}, **row)
 
 
-@dataclasses.dataclass(frozen=True)
-class Speeds:
+class Speeds(NamedTuple):
   """Training steps of one shape, timed side by side.
 
   Attributes:
@@ -163,8 +164,7 @@ def budgets(path: pathlib.Path = BUDGETS) -> dict[tuple[str, str], int]:
           for row in counts(path, ('protocol', 'task'), ('transformer',))}
 
 
-@dataclasses.dataclass(frozen=True)
-class PublishedProbe:
+class PublishedProbe(NamedTuple):
   """A published score on a test of longer sequences.
 
   Attributes:
@@ -172,10 +172,9 @@ class PublishedProbe:
     model: the name its paper gives it.
     scaled: scaled accuracy, see `tasks.Task.scaled`; a median over seeds for
       Grazzi et al.
-    spread: the median absolute deviation of it, None if not published.
-    source, arxiv: the publication.
-    here: the model of this repository that is the same mechanism.
-    changes: the settings of that model's row, as in `Row.own_changes`.
+    spread: its median absolute deviation, None if not published.
+    here, changes: the model of this repository that is the same mechanism, and
+      the `Row.own_changes` of its row.
   """
   task: str
   test: str

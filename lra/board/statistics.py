@@ -12,14 +12,13 @@ variance. If there are too few seeds, McNemar's exact test on test examples is
 used. Holm's correction is over all pairs.
 """
 
-import bisect
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import scipy
+import scipy  # imports scipy.stats, which takes half a second, at its first use
 
 CONFIDENCE = 0.95
 # The fewest degrees of freedom. With three, a significant difference
@@ -30,8 +29,7 @@ _WEIGHTS = np.geomspace(0.5, 1000, 200)
 _SCALES = np.geomspace(1e-3, 10, 400)
 
 
-@dataclasses.dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
   """The scores of one model on one test split.
 
   Attributes:
@@ -44,15 +42,8 @@ class Sample:
   correct: np.ndarray | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Interval:
-  """A 95% confidence interval.
-
-  Attributes:
-    low, high: fractions.
-    over_seeds: whether it is the interval of the mean over seeds. Otherwise it
-      is over test examples, for the accuracy of one seed or of all seeds.
-  """
+class Interval(NamedTuple):
+  """A 95% confidence interval of fractions, over seeds or test examples."""
   low: float
   high: float
   over_seeds: bool
@@ -101,19 +92,14 @@ def _on_other_examples(sample):
                                     examples.high - mean), True)
 
 
+@functools.cache
 def _wilson(accuracy, examples):
-  # scipy.stats.binomtest computes this too, but takes milliseconds.
-  right = round(accuracy * examples)
-  z = scipy.special.ndtri((1 + CONFIDENCE) / 2)
-  centre = right + z**2 / 2
-  half = z * math.sqrt(right * (examples - right) / examples + z**2 / 4)
-  low, high = ((centre + s * half) / (examples + z**2) for s in (-1, 1))
-  return Interval(float(low) if right else 0.0,
-                  float(high) if right < examples else 1.0, False)
+  found = scipy.stats.binomtest(
+      round(accuracy * examples), examples).proportion_ci(CONFIDENCE, 'wilson')
+  return Interval(float(found.low), float(found.high), False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
   """The prior distribution of the variance over seeds of a table's rows.
 
   Source: Smyth 2004, Statistical Applications in Genetics and Molecular Biology
@@ -143,12 +129,11 @@ class Spread:
 
 
 def spread(samples: Sequence[Sample]) -> Spread | None:
-  """Estimates the spread of seeds within rows.
+  """Returns the spread of seeds within rows; None if it cannot be estimated.
 
-  Returns:
-    None if seeds are too few or do not differ. At least two rows, and half of
-    the rows, need several seeds. Four degrees of freedom are needed, both in
-    all and for the variance of one row with the likeliest weight.
+  At least two rows, and half of the rows, need several seeds that differ. Four
+  degrees of freedom are needed, both in all and for the variance of one row
+  with the likeliest weight.
   """
   several = [s for s in samples if len(s.accuracies) > 1]
   degrees = np.array([len(s.accuracies) - 1 for s in several])
@@ -187,7 +172,6 @@ def _prior(squares, degrees):
   bound = scipy.special.chdtri(1, 0.1) / 2
   first = np.flatnonzero(likely >= likely.max() - bound)[0]
   return _WEIGHTS[first], scales[log[first].argmax()], _WEIGHTS[likely.argmax()]
-
 
 
 def p_values(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
@@ -239,37 +223,25 @@ def _mcnemar(correct):
   Each is a binomial test, at 1/2, of the examples that only one of two seeds
   has right. A sample in `correct` is bool [seeds, examples].
   """
-  words = list(map(_words, correct))
-  counts = list(map(len, words))
-  ends = np.cumsum([0, *counts])
-  starts = ends[:-1]
-  right = np.concatenate(words)
-  total = np.bitwise_count(right).sum(-1, dtype=np.int64)
+  ends = np.cumsum([len(answers) for answers in correct])
+  starts = [0, *ends[:-1]]
+  right = np.concatenate(correct).astype(np.float32)  # products are exact
+  total = right.sum(-1)
+  p = np.ones((len(correct),) * 2)
 
   def over_seeds(reduce, x):
     return reduce.reduceat(reduce.reduce(x, axis=0), starts)
-  p = np.ones((len(correct),) * 2)
-  for row, own in enumerate(map(slice, starts, ends[1:])):  # saves memory
-    both = np.array([np.bitwise_count(one & right).sum(-1, dtype=np.int64)
-                     for one in right[own]])
+  for row, own in enumerate(map(slice, starts, ends)):  # a loop saves memory
+    both = right[own] @ right.T
     only, other = total[own, None] - both, total - both
     better = np.sign(only - other)
     agreed = over_seeds(np.minimum, better) == over_seeds(np.maximum, better)
-    asked = np.repeat(agreed, counts)
-    only, other = only[:, asked], other[:, asked]
-    found = np.ones(both.shape)
-    found[:, asked] = np.minimum(1.0, 2 * scipy.special.bdtr(
-        np.minimum(only, other).astype(float), only + other, 0.5))
-    p[row] = over_seeds(np.maximum, found)
+    found = np.minimum(1.0, 2 * scipy.special.bdtr(
+        np.minimum(only, other).astype(float),
+        (only + other).astype(np.int64), 0.5))
+    p[row] = np.where(agreed, over_seeds(np.maximum, found), 1.0)
   np.fill_diagonal(p, 1.0)
   return p
-
-
-def _words(correct):
-  """Packs the answers of seeds, 64 to a word; keeps equal seeds once."""
-  bits = np.packbits(correct, axis=1)
-  words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
-  return np.array(list({word.tobytes(): word for word in words}.values()))
 
 
 def _fisher_of_nearest(a, b):
@@ -285,6 +257,7 @@ def _fisher_of_nearest(a, b):
 
 @functools.cache
 def _fisher(right_a, of_a, right_b, of_b):
+  # scipy.stats.fisher_exact takes milliseconds, and a page has many pairs.
   right = right_a + right_b
   k = np.arange(max(0, right - of_b), min(right, of_a) + 1)
   log = -sum(scipy.special.gammaln(x + 1) for x in (
@@ -296,10 +269,7 @@ def _fisher(right_a, of_a, right_b, of_b):
 
 def p_value(sample: Sample, rule: Sample,
             common: Spread | None = None) -> float:
-  """Returns the p-value of the difference of a sample and a rule.
-
-  With a common spread it is Student's t-test of the sample's seeds, and the
-  rule has no seeds. Otherwise see `p_values`.
+  """Returns the p-value of the difference of a sample and a rule without seeds.
   """
   if not common:
     return float(p_values([sample, rule], None)[0, 1])
@@ -309,8 +279,7 @@ def p_value(sample: Sample, rule: Sample,
   return float(2 * scipy.special.stdtr(degrees, -abs(t)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Rank:
+class Rank(NamedTuple):
   """The rank of a row in its table.
 
   Attributes:
@@ -338,17 +307,8 @@ def rank(samples: Sequence[Sample]) -> tuple[list[Rank], Spread | None]:
   return found, common
 
 
-def differ_from_rules(scores: Sequence[tuple[Sample, Sample]],
-                      common: Spread | None) -> list[bool]:
-  """Tests whether each sample differs from its rule: 5%, Holm over all."""
-  return differ([p_value(*both, common) for both in scores])
-
-
 def apart(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
-  """Tests whether pairs differ: bool [N, N].
-
-  The probability of any false difference is at most 5%.
-  """
+  """Returns which pairs differ, by Holm's method: bool [N, N]."""
   upper = np.triu_indices(len(samples), 1)
   p = p_values(samples, common)
   found = np.zeros(p.shape, bool)
@@ -371,8 +331,8 @@ def differ(p: Sequence[float]) -> list[bool]:
 def tukey(samples: Sequence[Sample]) -> int:
   """Counts the pairs that differ by Tukey's HSD, at 5% for all together.
 
-  The page shows this count beside ours. Tukey and Kramer use one variance for
-  all rows. At least one sample must have several seeds.
+  Tukey and Kramer use one variance for all rows, of which one needs several
+  seeds; for `scipy.stats.tukey_hsd`, each row needs them.
   """
   seeds = np.array([len(s.accuracies) for s in samples])
   degrees = int((seeds - 1).sum())
@@ -380,19 +340,7 @@ def tukey(samples: Sequence[Sample]) -> int:
                if len(s.accuracies) > 1) / degrees
   means = np.array([np.mean(s.accuracies) for s in samples])
   i, j = np.triu_indices(len(samples), 1)
-  ranges = np.sort(np.abs(means[i] - means[j]) / np.sqrt(
-      square / 2 * (1 / seeds[i] + 1 / seeds[j])))
-  # One evaluation takes milliseconds, so the 5% point is bisected.
-  return len(ranges) - bisect.bisect_left(ranges, True, key=lambda q: (
-      _range_above(q, len(samples), degrees) <= 1 - CONFIDENCE))
-
-
-def _range_above(q, count, degrees):
-  """Computes P(studentized range > q) to 1e-3; scipy.stats imports slowly."""
-  upper = (np.arange(200) + 0.5) / 200
-  scale = np.sqrt(scipy.special.chdtri(degrees, upper) / degrees)[:, None]
-  z = np.linspace(-8, 8, 801)
-  density = np.exp(-z**2 / 2) / np.sqrt(2 * np.pi)
-  within = scipy.special.ndtr(z) - scipy.special.ndtr(z - q * scale)
-  below = count * (density * within**(count - 1)).sum(1) * (z[1] - z[0])
-  return 1 - below.mean()
+  studentized = np.abs(means[i] - means[j]) / np.sqrt(
+      square / 2 * (1 / seeds[i] + 1 / seeds[j]))
+  return int((studentized >= scipy.stats.studentized_range.isf(
+      1 - CONFIDENCE, len(samples), degrees)).sum())

@@ -5,12 +5,11 @@ other records are shown.
 """
 
 import collections
-import dataclasses
 import functools
 import json
 import pathlib
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from lra.configs import base
 from lra.core.errors import UserError
@@ -22,8 +21,7 @@ from lra.schema.record import InvalidRecord
 from lra.schema.result import Result
 
 
-@dataclasses.dataclass(frozen=True)
-class LeftOut:
+class LeftOut(NamedTuple):
   """A record that is not shown.
 
   Attributes:
@@ -35,20 +33,15 @@ class LeftOut:
 
 
 def read_classifiers(folder: pathlib.Path
-                   ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
-  """Reads the results under a folder whose scores have an accuracy.
-
-  Returns:
-    (results, left-out records). A result is a pair (name as in `LeftOut`,
-    `Result`).
-  """
+                     ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
+  """Reads like `read_runs` the results whose scores have an accuracy."""
   runs, left_out = read_runs(folder)
   return [(name, with_changes(run)) for name, run in runs
-          if _classifies(run)], left_out
+          if run.objective in scores.CLASSIFIERS], left_out
 
 
 def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
-            ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
+              ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
   """Reads the results under a folder.
 
   Args:
@@ -80,21 +73,8 @@ def contradictions(folder: pathlib.Path, new: Result) -> list[LeftOut]:
           if one not in before]
 
 
-def _take_contradictions(runs, folder):
-  """Removes the runs that contradict others; returns them."""
-  keys = {path: key(run) for path, run in runs.items() if _classifies(run)}
-  left_out = []
-  for find in (_repeated, _copied, _short):
-    classified = {path: run for path, run in runs.items() if path in keys}
-    for path, why in find(classified, folder, keys):
-      left_out.append(LeftOut(_name(path, folder), why))
-      del runs[path]
-  return left_out
-
-
 def read_baselines(folder: pathlib.Path
-                 ) -> tuple[list[Baselines], list[LeftOut]]:
-  """Reads the records of baselines under a folder."""
+                   ) -> tuple[list[Baselines], list[LeftOut]]:
   measured, left_out = _read(folder, baselines.read)
   return list(measured.values()), left_out
 
@@ -137,10 +117,6 @@ def key(run: Result) -> tuple:
           run.search.digest if run.search else '')
 
 
-def _classifies(run):
-  return run.objective in scores.CLASSIFIERS
-
-
 def _read(directory, read, folders=None):
   """Reads the records under a folder, by path, and lists invalid ones.
 
@@ -160,6 +136,19 @@ def _read(directory, read, folders=None):
 
 def _name(path, directory):
   return plain(f'{directory.name}/{path.relative_to(directory).as_posix()}')
+
+
+def _take_contradictions(runs, folder):
+  """Removes the runs that contradict others; returns them."""
+  keys = {path: key(run) for path, run in runs.items()
+          if run.objective in scores.CLASSIFIERS}
+  left_out = []
+  for find in (_repeated, _copied, _short):
+    known = {path: run for path, run in runs.items() if path in keys}
+    for path, why in list(find(known, folder, keys)):
+      left_out.append(LeftOut(_name(path, folder), why))
+      del runs[path]
+  return left_out
 
 
 def _grouped(runs, key):
@@ -182,21 +171,19 @@ def _repeated(runs, directory, keys):
     shown = min(paths, key=lambda path: (
         path != directory / runs[path].record_path,
         not runs[path].finished, path.as_posix()))
-    for path in paths:
-      if path != shown:
-        yield path, _repeats(runs[path], runs[shown], _name(shown, directory))
-
-
-def _repeats(run, shown, name):
-  """Explains in a sentence why a record repeats the one that is shown."""
-  differ = identity.differences(run.config, shown.config)
-  if differ:
-    return (f'it repeats the seed of {name}, which is shown, with another '
+    name = _name(shown, directory)
+    for path in (path for path in paths if path != shown):
+      differ = identity.differences(runs[path].config, runs[shown].config)
+      if differ:
+        yield path, (
+            f'it repeats the seed of {name}, which is shown, with another '
             f'{" and ".join(differ)}, which is no other row: delete one of '
             'them')
-  agrees = 'the same' if run == shown else 'other'
-  return (f'it is of the same run (config and seed) as {name}, which is shown '
-          f'and has {agrees} content: delete one of them')
+      else:
+        agrees = 'the same' if runs[path] == runs[shown] else 'other'
+        yield path, (
+            f'it is of the same run (config and seed) as {name}, which is '
+            f'shown and has {agrees} content: delete one of them')
 
 
 def _copied(runs, directory, keys):
@@ -211,8 +198,9 @@ def _copied(runs, directory, keys):
       keys[path], run.test.loss, str(run.test.confusion))):
     shown = []
     for path in paths:
-      first = next((one for one in shown
-                    if _same_answers(runs[one], runs[path])), None)
+      # Answers are compared as far as both records keep them.
+      first = next((one for one in shown if runs[path].test.correct in (
+          runs[one].test.correct, '') or not runs[one].test.correct), None)
       if first is None:
         shown.append(path)
       else:
@@ -220,12 +208,6 @@ def _copied(runs, directory, keys):
             f'it has the loss and the answers of {_name(first, directory)}, '
             f'which is seed {runs[first].seed}, to the last digit: make the '
             'run again or delete it')
-
-
-def _same_answers(a, b):
-  """Returns whether two runs have equal answers, as far as they are kept."""
-  both = {a.test.correct, b.test.correct}
-  return len(both) == 1 or '' in both
 
 
 def _short(runs, directory, keys):
