@@ -1,20 +1,19 @@
 """Takes snapshots of what users of a checkout see, and compares them.
 
   python tests/equality.py make-stopped DIR
-  python tests/equality.py snapshot BEFORE.json --stopped DIR
-  python tests/equality.py snapshot AFTER.json --stopped DIR --checkout OTHER
-  python tests/equality.py compare BEFORE.json AFTER.json
+  python tests/equality.py snapshot A.json --stopped DIR --sources shared/data
+  python tests/equality.py compare A.json B.json
 
-A snapshot has parts, each a dict {name: digest or small value}. Both snapshots
-must come from one machine and one environment, since digests are of exact bits.
-`INTERNALS`, `WORDS` and `internal` are all that this file knows of the code's
-own names; a name that moves needs a change only there.
+Take both snapshots on one machine, with one environment: they hold digests of
+exact bits. Only INTERNALS, WORDS and `internal` know the code's own names.
 """
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import pathlib
@@ -26,54 +25,103 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from importlib import metadata
 
-# What is used of the code, name -> its places, the newest first.
+# What is used of the code: name -> its places, the newest first.
 INTERNALS = {
-    'configs': 'lra.configs configs',
+    'configs': 'lra.configs configs', 'kernels': 'lra.kernels kernels',
     'protocols': 'lra.configs.protocols:PROTOCOLS configs.protocols:PROTOCOLS',
     'tasks': 'lra.core.tasks:TASKS lra.tasks:TASKS',
     'harder': 'lra.core.tasks:HARDER lra.tasks:HARDER',
-    'config_hash': 'lra.schema.identity:config_hash '
-                   'lra.config.identity:config_hash',
-    'run_folder': 'lra.schema.identity:run_folder '
-                  'lra.config.identity:run_folder',
+    'config_hash':
+        'lra.schema.identity:config_hash lra.config.identity:config_hash',
+    'run_folder':
+        'lra.schema.identity:run_folder lra.config.identity:run_folder',
     'read_result': 'lra.schema.result:read lra.records.result:read',
     'resolve': 'lra.run.experiment:resolve lra.experiment.experiment:resolve',
     'program': 'lra.run.program:make lra.training.program:make',
     'gradient': 'lra.run.step:batch_gradient lra.training.step:batch_gradient',
     'load_data': 'lra.data.prepared:load',
-    'train_batch': 'lra.data.batches:train_batch',
-    'kernels': 'lra.kernels kernels'}
-# A command -> its words in a new checkout, and its words in an old one.
-WORDS = {
-    'list': (('list',), ('--list',)),
-    'board': (('board',), ('--leaderboard',)),
-    'studies': (('runs', '--page'), ('--studies',)),
-    'check': (('board', '--check={}'), ('--check_record={}',)),
-    'sweep': (('runs', '{}'), ('--sweep={}',)),
-    'suite': (('runs', '{}'), ('--suite={}',)),
-    'evaluate': (('evaluate', '{}'), ('--evaluate={}',)),
-    'predict': (('predict', '{}', '{}'), ('--predict={}', '{}')),
-    'compare': (('compare', '{}', '{}'), ('--compare', '{}', '{}')),
-    'curves': (('curves', '{}', '{}'), ('--curves={}', '{}')),
-    'export': (('export', '{}', '{}'), ('--export={}', '{}'))}
-# One thread, and little time to compile. From 0.11 on, JAX refuses the last one.
+    'train_batch': 'lra.data.batches:train_batch'}
+# Words of commands: in a new checkout, in an old one. Other words are in both.
+WORDS = {'board': ('board', 'leaderboard'), 'sweep': ('runs', 'sweep'),
+         'studies': ('runs --page', 'studies'), 'suite': ('runs', 'suite'),
+         'check': ('board --check', 'check_record')}
+# One thread, and quick to compile. From 0.11 on, JAX refuses the last flag.
 FLAGS = ('--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0'
-         ' --xla_cpu_parallel_codegen_split_count=1' + (
-             ' --xla_cpu_use_fusion_emitters=false'
-             if metadata.version('jax') < '0.11' else ''))
-TINY = tuple(f'--config.{field}' for field in (
-    'encoder.width=16', 'encoder.num_layers=1', 'encoder.mlp_width=16',
-    'model.num_heads=2', 'train.batch_size=8', 'train.eval_every=3'))
-STOPPED = {  # model -> its arguments; each run stops after a checkpoint
-    'simpletron': (), 'mamba2': (),
-    'transformer': ('--config.train.microbatch_size=8',)}
+         ' --xla_cpu_parallel_codegen_split_count=1') + (
+             metadata.version('jax') < '0.11') * (
+                 ' --xla_cpu_use_fusion_emitters=false')
+TINY = ('encoder.width=16 encoder.num_layers=1 encoder.mlp_width=16 '
+        'model.num_heads=2 train.batch_size=8 train.eval_every=3').split()
+# Runs that are stopped and resumed: model -> fields.
+STOPPED = dict.fromkeys(('simpletron', 'mamba2', 'transformer'), (
+    'train.steps=60 train.eval_every=10 train.batch_size=32 '
+    'train.microbatch_size=8 encoder.dropout=0.1').split())
 # Fields of a result that are measured, or name a version of the code.
-MEASURED = re.compile(
-    '.*(seconds|per_s|bytes)|git_.*|(model|config)_sha256|runs_at_once')
-HEAVY = ('jax', 'flax', 'numpy', 'pandas', 'absl', 'ml_collections', 'orbax',
-         'pydantic', 'matplotlib', 'tensorflow_datasets', 'optax', 'jinja2')
+MEASURED = '.*(seconds|per_s|bytes)|git_.*|(model|config)_sha256|runs_at_once'
+HEAVY = set('jax flax numpy pandas absl ml_collections orbax pydantic '
+            'matplotlib tensorflow_datasets optax jinja2 yaml'.split())
+SOURCES = {'text_mini': 'imdb/aclImdb_v1.tar.gz', 'retrieval_rfc_mini':
+           'rfc_citations', 'image_mini': 'cifar10/cifar10_images.tar.gz'}
+# Commands with good and bad input, in order. After = the output counts too.
+# `train DIR FIELDS` is a small run; other words are those of WORDS.
+COMMANDS = '''data --task=listops_mini | --help | | = list | evalute a | data
+--confg=simpletron:listops_mini | data --tsk=text | --config=simpletron
+data --task=text --source=nowhere | --config=simpletron:listops_mini --bad
+--config=simpletrn:listops_mini | --config=simpletron:listops_mni
+--config=own.py:a | --config=nowhere.py:listops | --config=lines.txt
+--config=simpletron:listops,protocol=nystrm | train a train.steps=3
+train a train.steps=3 | train a train.steps=4 | train a --record
+= train a --print_config | train c train.steps=30 train.learning_rate=1e30
+train d --max_minutes=0.001 | record b train.steps=3 | record b train.steps=3
+board --results_dir=results | board --results_dir=nowhere | = evaluate a
+= compare a b | = predict lines.txt a | predict bad.txt a | predict nowhere a
+evaluate nowhere | evaluate c | evaluate | compare a | curves x.png a
+curves y.png nowhere | export exported a | = evaluate exported | = check RECORD
+check bad.json | check nowhere | sweep sweep.txt --status | suite nowhere
+sweep sweep.txt --plan | sweep bad.txt | sweep nowhere | sweep
+--config=simpletron:listops_mini --workdir=gs://a/b | train e --search=optuna
+train e train.stepz=3 | train e nothing_like=3 | train e train.steps=many
+train e train.learning_rate=nan | train e encoder.width=0 | train e train={}
+train e model.num_heads=7 | train e train.microbatch_size=3
+train e init_from=nowhere | train e model.kernel=pallas_tpu
+train e protocol=lra | train e model.name=nobody | train e seed=-1'''
+FILES = {'lines.txt': '[MAX 2 9 [MIN 4 7 ] 0 ]\n[SM 1 2 ]\n', 'bad.txt': '[MAX',
+         'own.py': 'def get_config(arg):\n  return 1 / 0\n', 'bad.json': '{}',
+         'sweep.txt': 'simpletron:listops_mini seeds=0-1\n'}
+# Calls of kernels: operation, function, arrays, then fixed arguments.
+CALLS = '''linear linear_attention q k v mask
+linear linear_attention q k v mask feature_map=relu
+linear linear_attention q k v segment_ids num_segments=3
+linear linear_attention q k v mask initial_state return_state=1 normalize=0
+linear linear_attention_packed qkv bias mask
+simpletron simpletron_attention q k v mask
+simpletron simpletron_attention q k v segment_ids num_segments=3
+simpletron simpletron_attention_packed qkv bias mask
+lightning lightning_attention q k v mask slopes
+lightning lightning_attention q k v segment_ids num_segments=3
+lightning lightning_attention q k v initial_state return_state=1
+lightning lightning_attention_packed qkv bias mask activation=silu
+softmax softmax_attention q k v mask
+softmax softmax_attention q k v mask distances
+softmax softmax_attention q k v mask dropout_rate=0.3 dropout_key
+norm_project norm_project o weight project_bias
+scan linear_scan x a_E mask
+scan linear_scan x a_T mask reverse=1
+gated gated_linear_attention q k v log_decay mask return_state=1
+gated gated_linear_attention q k v log_decay_N mask reverse=1
+delta delta_rule q k v beta mask scale=0.25 return_state=1
+delta delta_rule q k v beta log_decay mask reverse=1
+delta general_delta_rule q k v a b log_decay mask scale=0.25'''
+SHAPES = {'qkv': (2, 40, 3, 2, 16), 'bias': (3, 2, 16), 'distances': (2, 79),
+          'o': (2, 40, 32), 'weight': (32, 24), 'project_bias': (24,),
+          'x': (2, 40, 32), 'a_E': (32,), 'a_T': (2, 40, 32), 'slopes': (2,),
+          'beta': (2, 40, 2), 'log_decay': (2, 40, 2),
+          'initial_state': (2, 2, 16, 16)}  # others: (2, 40, 2, 16)
+RENAMED = {'distances': 'bias', 'project_bias': 'bias', 'a_E': 'a', 'a_T': 'a',
+           'log_decay_N': 'log_decay'}
 
 
 def internal(name):
@@ -86,67 +134,56 @@ def internal(name):
   raise ModuleNotFoundError(f'{name}: none of {INTERNALS[name]}')
 
 
-def words(checkout, name, *values):
-  """Returns the arguments of a command in the spelling of a checkout."""
-  old = not (checkout / 'lra/cli/runs.py').exists()
-  form, values = WORDS[name][old], list(values)
-  filled = [w.format(values.pop(0)) if '{}' in w and values else w
-            for w in form]
-  return [w for w in filled if '{}' not in w] + values
-
-
 def digest(value):
-  """Returns a short SHA-256 of bytes, a text, a JSON value or a tree."""
-  if isinstance(value, (bytes, str)):
-    data = value if isinstance(value, bytes) else value.encode()
-    return hashlib.sha256(data).hexdigest()[:16]
-  return digest(json.dumps(value, sort_keys=True, default=list))
+  """Returns a short SHA-256 of bytes, a text or a JSON value."""
+  if not isinstance(value, (bytes, str)):
+    value = json.dumps(value, sort_keys=True, default=list)
+  data = value if isinstance(value, bytes) else value.encode()
+  return hashlib.sha256(data).hexdigest()[:16]
 
 
 def bits(tree):
   """Returns a digest of the names, dtypes, shapes and bits of arrays."""
   import jax
   import numpy as np
-  sums = hashlib.sha256()
-  for path, x in jax.tree_util.tree_leaves_with_path(tree):
-    x = np.asarray(x)
-    sums.update(f'{jax.tree_util.keystr(path)} {x.dtype} {x.shape}'.encode())
-    sums.update(np.ascontiguousarray(x).tobytes())
-  return sums.hexdigest()[:16]
+  leaves = ((jax.tree_util.keystr(path), np.asarray(x))
+            for path, x in jax.tree_util.tree_leaves_with_path(tree))
+  return digest(b''.join(f'{name} {x.dtype} {x.shape}'.encode() + x.tobytes()
+                         for name, x in leaves))
 
 
-def environment(checkout, scratch):
-  """Returns the environment of all processes."""
-  kept = {name: value for name, value in os.environ.items()
-          if not name.startswith(('JAX_', 'XLA_', 'TFDS_', 'PYTHON'))}
-  return {**kept, 'PYTHONPATH': str(checkout), 'JAX_PLATFORMS': 'cpu',
-          'XLA_FLAGS': FLAGS, 'OMP_NUM_THREADS': '1', 'PYTHONHASHSEED': '0',
-          'OPENBLAS_NUM_THREADS': '1', 'TPU_SKIP_MDS_QUERY': '1',
-          'PYTHONPYCACHEPREFIX': str(scratch / 'pycache'),
-          'TFDS_DATA_DIR': str(scratch / 'data'), 'COLUMNS': '80'}
-
-
-def program(o, *arguments, cwd=None, **more):
+def run(o, *arguments, **more):
   """Runs run_lra.py of the checkout; returns the finished process."""
   return subprocess.run(
       [sys.executable, o.checkout / 'run_lra.py', *arguments], text=True,
-      cwd=cwd or o.scratch, capture_output=True, stdin=subprocess.DEVNULL,
-      errors='replace', **more)
+      capture_output=True, stdin=subprocess.DEVNULL, errors='replace',
+      **{'cwd': o.scratch, **more})
 
 
-def train(model, folder, *arguments):
-  """Returns the arguments of a small run that has no record."""
-  return [f'--config={model}:listops_mini', '--norecord', *TINY,
-          f'--workdir={folder}', '--compile_cache=', *arguments]
+def words(o, line):
+  """Returns the arguments of a line of COMMANDS for the checkout."""
+  first, *rest = [*line.split(), ''][:len(line.split()) or 1]
+  if first in WORDS:
+    old = not (o.checkout / 'lra/cli/runs.py').exists()
+    return [*WORDS[first][old].split(), *rest]
+  if first not in ('train', 'record'):
+    return [first, *rest] if first else []
+  folder, *rest = rest
+  fields = [f'--config.{field}' for field in TINY + [
+      field for field in rest if not field.startswith('--')]]
+  kept = ['--norecord'] if first == 'train' else ['--record']
+  return [f'--config={o.model}:listops_mini', *kept, f'--workdir={folder}',
+          '--compile_cache=', *fields, '--results_dir=results', *(
+              flag for flag in rest if flag.startswith('--'))]
 
 
 def outcome(folder):
   """Returns digests of the result, metrics and parameters of a run."""
   import lra
-  result = json.loads((folder / 'result.json').read_text())
   lines = (folder / 'metrics.jsonl').read_text().splitlines()
-  kept = [{k: v for k, v in fields.items() if not MEASURED.fullmatch(k)}
-          for fields in (result, *map(json.loads, lines))]
+  kept = [{k: v for k, v in json.loads(text).items()
+           if not re.fullmatch(MEASURED, k)}
+          for text in ((folder / 'result.json').read_text(), *lines)]
   return {'result': digest(kept[0]), 'metrics': digest(kept[1:]),
           'tested': bits(lra.load(folder).params),
           'last': bits(lra.load(folder / 'checkpoints/last').params)}
@@ -155,51 +192,47 @@ def outcome(folder):
 def models():
   """Returns the names of all config files of models."""
   folder = pathlib.Path(internal('configs').__path__[0])
-  return sorted(path.stem for path in folder.glob('*.py')
-                if path.stem not in ('__init__', 'base'))
+  return sorted({p.stem for p in folder.glob('*.py')} - {'__init__', 'base'})
 
 
 def config(model, argument):
-  """Returns the config of a config file, with references."""
+  """Returns the config that a config file makes."""
   room = internal('configs').__name__
   return importlib.import_module(f'{room}.{model}').get_config(argument)
 
 
 def records(o):
-  """Checks that committed records keep their hash, folder and content."""
-  runs = o.checkout / 'lra/results/runs'
-  found = {}
-  for path in sorted(runs.rglob('*.json')):
-    run = internal('read_result')(path)
-    dumped = run.model_dump(by_alias=True, exclude_unset=True)
-    found[path.relative_to(runs).as_posix()] = ' '.join((
-        internal('config_hash')(run.config), str(run.record_path),
-        str(internal('run_folder')(run.config)), str(run.config_sha256)[:16],
-        digest(dumped), str(json.loads(path.read_text()) == dumped)))
+  """Records: hash and folder of each config, and what is read and written."""
+  found, folder = {}, o.checkout / 'lra/results/runs'
+  for path in sorted(folder.rglob('*.json')):
+    result = internal('read_result')(path)
+    dumped = result.model_dump(by_alias=True, exclude_unset=True)
+    found[str(path.relative_to(folder))] = ' '.join(map(str, (
+        internal('config_hash')(result.config), result.config_sha256,
+        internal('run_folder')(result.config), digest(dumped),
+        json.loads(path.read_text()) == dumped)))
   return found
 
 
 def configs(o):
-  """Checks the resolved configs and the folders of their runs."""
+  """Configs: run folder and content; tasks have their default protocols."""
   protocols, found = internal('protocols'), {}
-  first = {task: next(p for p in protocols if task in protocols[p])
-           for task in internal('tasks')
-           if any(task in known for known in protocols.values())}
-  wanted = {f'{model} {task}' for model in models() for task in first}
-  wanted |= {f'{model} {task},protocol={protocol}' for model in (
-      'transformer', 'simpletron', 's4d') for protocol in protocols
-             for task in protocols[protocol]}
+  wanted = {f'{model} {task}' for model in models()
+            for task in internal('tasks')}
+  wanted |= {f'{model} {task},protocol={name}' for model in (
+      'transformer', 'simpletron', 's4d') for name in protocols
+             for task in protocols[name]}
   for name in sorted(wanted):
     try:
       made = internal('resolve')(config(*name.split()))
       found[name] = f'{made.folder} {digest(made.config.to_dict())}'
-    except Exception as error:  # such as a setting that does not fit the task
+    except Exception as error:  # a setting that does not fit the task
       found[name] = type(error).__name__
   return found
 
 
 def mixers(o):
-  """Checks parameters, outputs and gradients of a small model per mixer."""
+  """Mixers: parameters, outputs and gradients of a small model of each."""
   import jax
   import numpy as np
   rng, found = np.random.default_rng(0), {'jax': jax.__version__}
@@ -208,7 +241,13 @@ def mixers(o):
   batch = {'tokens': tokens, 'weights': np.ones((2, 2), np.float32),
            'labels': rng.integers(0, 10, (2, 2)).astype(np.int32),
            'place': np.arange(4, dtype=np.int32).reshape(2, 2)}
-  weights = rng.standard_normal((4, 10)).astype(np.float32)
+  factors = rng.standard_normal((4, 10)).astype(np.float32)
+
+  def outputs(model, params, constants):
+    out = model.apply({'params': params, **constants},
+                      tokens.reshape(4, 32), train=False)
+    return (out * factors).sum(), out
+
   for name in models():
     c = config(name, 'listops_mini')
     c.encoder.update(width=32, mlp_width=32, num_layers=2, dropout=0.1)
@@ -217,393 +256,242 @@ def mixers(o):
     if 'attention_dropout' in c.model:
       c.model.attention_dropout = 0.1
     made = internal('program')(internal('resolve')(c), jax.devices()[:1])
-    state, model, objective = made.init(), made.model, made.objective
-    own = {'params': state.params, **state.constants}
-
-    def tested(params):
-      out = model.apply({**own, 'params': params}, tokens.reshape(4, 32),
-                        train=False)
-      return (out * weights).sum(), out
-
-    (_, out), grads = jax.jit(jax.value_and_grad(tested, has_aux=True))(
-        state.params)
-    trained = jax.jit(lambda state, key: internal('gradient')(
-        model, objective, state.params, state.constants, batch, key))(
-            state, jax.random.key(1))
-    for what, tree in (('start', own), ('outputs', out), ('gradients', grads),
-                       ('training', trained)):
-      found[f'{name} {what}'] = bits(tree)
-    jax.clear_caches()
+    state = made.init()
+    given = state.params, state.constants
+    tested = functools.partial(outputs, made.model)
+    trained = functools.partial(
+        internal('gradient'), made.model, made.objective)
+    found |= {
+        f'{name} start': bits(given),
+        f'{name} tested': bits(jax.jit(jax.value_and_grad(
+            tested, has_aux=True))(*given)),
+        f'{name} trained': bits(jax.jit(trained)(
+            *given, batch, jax.random.key(1)))}
   return found
 
 
-def operations(rng):
-  """Returns operation -> (its functions' arrays and fixed arguments)."""
+def array(name):
+  """Returns the value of an argument of a kernel."""
+  import jax
   import numpy as np
+  if name == 'mask':
+    return np.arange(40) < np.array([[40], [29]])
+  if name == 'segment_ids':
+    return np.repeat(np.array([[0, 1, 2, -1]] * 2, np.int32), 10, 1)
+  if name == 'dropout_key':
+    return jax.random.key(3)
+  x = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(
+      SHAPES.get(name, (2, 40, 2, 16))).astype(np.float32)
+  if name.startswith(('a_', 'beta')):
+    return np.exp(-np.abs(x))
+  return (-np.abs(x) if 'decay' in name else np.abs(x) if name == 'slopes'
+          else 0.2 * x if name in 'kab' else x)
 
-  def draw(*shape):
-    return rng.standard_normal(shape).astype(np.float32)
 
-  B, L, H, N = 2, 40, 2, 16
-  mask = np.arange(L) < np.array([[L], [L - 11]])
-  q, k, v = (draw(B, L, H, N) for _ in range(3))
-  heads = {'q': q, 'k': k / 4, 'v': v}
-  packed = {'qkv': draw(B, L, 3, H, N), 'bias': draw(3, H, N)}
-  gate = -np.abs(draw(B, L, H))
-  keep, state = {'mask': mask}, draw(B, H, N, N)
-  ids = np.repeat(np.array([[0, 1, 2, -1]], np.int32), 10, 1).repeat(B, 0)
-  cut = {'segment_ids': ids, 'num_segments': 3}
-  delta = {'mask': mask, 'scale': 0.25, 'return_state': True}
-  beta = {'beta': 1 / (1 + np.exp(draw(B, L, H)))}
-  return {
-      'linear': [('linear_attention', heads, keep),
-                 ('linear_attention', heads, keep | {'feature_map': 'relu'}),
-                 ('linear_attention', heads, cut),
-                 ('linear_attention', heads | {'initial_state': (
-                     np.abs(state), np.abs(draw(B, H, N)))},
-                  keep | {'return_state': True}),
-                 ('linear_attention_packed', packed, keep)],
-      'simpletron': [('simpletron_attention', heads, keep),
-                     ('simpletron_attention', heads, cut),
-                     ('simpletron_attention_packed', packed, keep)],
-      'lightning': [('lightning_attention', heads, keep),
-                    ('lightning_attention', heads, cut),
-                    ('lightning_attention', heads | {'initial_state': state},
-                     {'slopes': np.array([0, 0.3], np.float32),
-                      'return_state': True}),
-                    ('lightning_attention_packed', packed, {
-                        'activation': 'silu', 'mask': mask})],
-      'softmax': [('softmax_attention', heads, keep),
-                  ('softmax_attention', {**heads, 'bias': draw(H, 2 * L - 1)},
-                   keep),
-                  ('softmax_attention', {**heads, 'k': k[:, :, :1],
-                                         'v': v[:, :, :1]}, keep)],
-      'norm_project': [('norm_project', {
-          'o': draw(B, L, 32), 'weight': draw(32, 24), 'bias': draw(24)}, {})],
-      'scan': [('linear_scan', {'x': draw(B, L, 32), 'a': np.exp(
-          -np.abs(draw(*shape)))}, {'mask': mask, 'reverse': reverse})
-               for shape, reverse in (((32,), False), ((B, L, 32), True))],
-      'gated': [('gated_linear_attention', heads | {'log_decay': decay}, {
-          'mask': mask, 'reverse': reverse, 'return_state': True})
-                for decay, reverse in ((gate, False), (
-                    -np.abs(draw(B, L, H, N)), True))],
-      'delta': [('delta_rule', heads | beta, delta),
-                ('delta_rule', heads | beta | {'log_decay': gate},
-                 {'mask': mask, 'reverse': True}),
-                ('general_delta_rule', heads | {
-                    'a': -0.1 * k, 'b': 0.1 * k, 'log_decay': gate}, delta)]}
+def both(function, arrays, fixed):
+  """Returns a digest of the outputs and gradients of a kernel."""
+  import jax
+  import jax.numpy as jnp
+
+  def gradients(arrays):
+    out, pull = jax.vjp(lambda given: function(**given, **fixed), arrays)
+    return out, pull(jax.tree.map(lambda x: jnp.cos(jnp.arange(
+        x.size, dtype='float32')).reshape(x.shape).astype(x.dtype), out))
+
+  with contextlib.suppress(NotImplementedError):
+    return bits(jax.jit(gradients)(arrays))
+  return 'not possible'
 
 
 def kernels(o):
-  """Checks outputs and gradients of kernels that a CPU can run."""
-  import jax
+  """Kernels: outputs and gradients, also in float64 and interpreted."""
   import numpy as np
   room, found = internal('kernels'), {}
-  places = {'pallas_tpu': 'tpu', 'splash': 'tpu', 'pallas_triton': 'gpu'}
-  for op, calls in operations(np.random.default_rng(0)).items():
-    for i, (name, arrays, more) in enumerate(calls):
-      for kernel in room.OPS[op]:
-        if kernel in ('pallas_gpu', 'cudnn'):
-          continue  # a simulator of these GPUs takes minutes, or is missing
-        for dtype in ('float32', 'bfloat16')[:1 + (kernel not in places)]:
-          found[f'{name} {i} {kernel} {dtype}'] = both(
-              getattr(room, name), arrays, {**more, 'kernel': kernel}, dtype,
-              room.target(places.get(kernel, 'cpu'), interpret=True))
-      found |= reference(room, op, name, i, arrays, more)
-  key = jax.random.key(3)
-  dropped = {'mask': calls[0][2]['mask'], 'dropout_rate': 0.3,
-             'dropout_key': key}
-  for kernel in ('dense', 'chunked'):
-    found[f'dropout {kernel}'] = both(
-        room.softmax_attention, {k: calls[0][1][k] for k in 'qkv'},
-        {**dropped, 'kernel': kernel}, 'float32', contextlib.nullcontext())
-  found['draw_words'] = bits(room.draw_words(key, 3, (5, 7)))
-  return found
+  for line in CALLS.splitlines():
+    op, name, *said = line.split()
+    values = {x.partition('=')[0]: x.partition('=')[2] for x in said}
+    arrays = {RENAMED.get(x, x): array(x) for x, value in values.items()
+              if not value}
+    fixed = {x: json.loads(value) if value[0].isdigit() else value
+             for x, value in values.items() if value}
+    fixed |= {x: arrays.pop(x) for x in (
+        'mask', 'segment_ids', 'dropout_key', 'slopes') if x in arrays}
+    for kernel in room.OPS[op]:
+      if kernel in ('pallas_gpu', 'cudnn'):
+        continue  # a simulator would take minutes, or there is none
+      place = {'pallas_tpu': 'tpu', 'splash': 'tpu', 'pallas_triton': 'gpu'}
+      with room.target(place.get(kernel, 'cpu'), interpret=True):
+        found[f'{line}: {kernel}'] = both(
+            getattr(room, name), arrays, {**fixed, 'kernel': kernel})
+    own = importlib.import_module(f'{room.__name__}.{op}.reference')
+    own = next(getattr(own, x) for x in (name, 'attention', 'scan')
+               if hasattr(own, x))
+    known = inspect.signature(own).parameters
+    shape = arrays.get('v', next(iter(arrays.values()))).shape
+    shape = (2, 40, 24) if op == 'norm_project' else shape
+    given = {x: y for x, y in (arrays | fixed).items() if x != 'return_state'}
+    given[next(x for x in ('do', 'dh', 'dy') if x in known)] = np.cos(
+        np.arange(np.prod(shape))).reshape(shape)
+    if {*given} <= {*known} and 'initial_state' not in given:
+      given |= {'slopes': np.ones(2)} if 'slopes' in {*known} - {*given} else {}
+      found[f'{line}: float64'] = bits(own(**given))
+  return found | {'draw_words': bits(room.draw_words(
+      array('dropout_key'), 3, (5, 7)))}
 
 
-def both(function, arrays, more, dtype, place):
-  """Returns digests of a function's outputs and gradients."""
-  import jax
-  import numpy as np
-  small = {'q', 'k', 'v', 'a', 'b', 'qkv', 'o', 'x'}  # have the dtype of q
-  arrays = {name: np.asarray(x).astype(dtype) if name in small else x
-            for name, x in arrays.items()}
-  with place:
-    try:
-      @jax.jit
-      def run(arrays):
-        out, pull = jax.vjp(lambda a: function(**a, **more), arrays)
-        return out, pull(jax.tree.map(
-            lambda x: jax.numpy.cos(jax.numpy.arange(
-                x.size, dtype='float32')).reshape(x.shape).astype(x.dtype),
-            out))
-      return ' '.join(map(bits, run(arrays)))
-    except NotImplementedError:
-      return 'not possible'
+def data(o, tasks=('listops_mini', *SOURCES)):
+  """Data: content and batches of mini tasks and probes, made anew.
 
-
-def reference(room, op, name, i, arrays, more):
-  """Returns the digest of a float64 reference, if the call has one."""
-  import numpy as np
-  own = importlib.import_module(f'{room.__name__}.{op}.reference')
-  plain = {'linear': 'attention', 'simpletron': 'attention',
-           'lightning': 'attention', 'softmax': 'attention', 'scan': 'scan',
-           'gated': 'attention', 'norm_project': 'norm_project',
-           'delta': name}
-  skipped = {'segment_ids', 'activation'} & set(more) or 'qkv' in arrays
-  if skipped or 'initial_state' in arrays:
-    return {}
-  given = {n: x for n, x in {**arrays, **more}.items() if n != 'return_state'}
-  first = arrays.get('v', arrays.get('x'))
-  if op == 'norm_project':
-    given['dy'] = np.cos(np.arange(2 * 40 * 24.)).reshape(2, 40, 24)
-  else:
-    given['dh' if op == 'scan' else 'do'] = np.cos(
-        np.arange(arrays.get('q', first).size)).reshape(
-            arrays.get('q', first).shape)
-  if op == 'lightning':
-    given.setdefault('slopes', np.array([0.5, 0.1]))
-  return {f'{name} {i} reference': bits(getattr(own, plain[op])(**given))}
-
-
-def data(o):
-  """Checks the content and two batches of data sets made here.
-
-  The mini tasks are prepared anew, and probes are generated. Full tasks are
-  left out, since they take too long, and most harder settings of MAD too.
+  Full tasks and most harder settings of MAD are left out, since they take long.
   """
-  import functools
-  sources = {'text_mini': 'imdb/aclImdb_v1.tar.gz',
-             'image_mini': 'cifar10/cifar10_images.tar.gz',
-             'retrieval_rfc_mini': 'rfc_citations'}
-  made = [task.name for task in internal('tasks').values() if task.probe]
-  made += list(internal('harder'))[::10]
   found = {}
-  for task in ('listops_mini', 'pathfinder_mini', *sources):
-    source = o.sources / sources.get(task, '')
-    if not source.exists():
-      found[task] = 'no source'
-      continue
-    done = program(o, 'data', f'--task={task}', *(
-        [f'--source={source}'] if task in sources else []))
-    found[f'{task} command'] = done.returncode
-    made.append(task)
-  for task in made:
+  for task in tasks:
+    source = [f'--source={o.sources / SOURCES[task]}'] * (task in SOURCES)
+    found[f'{task} command'] = run(o, 'data', f'--task={task}',
+                                   *source).returncode
+  generated = [name for name, task in internal('tasks').items() if task.probe]
+  generated += [*internal('harder')][::10]
+  for task in [*tasks, *(generated if len(tasks) > 1 else [])]:
     content, c = internal('load_data')(task), config('simpletron', task)
     found[task] = content.fingerprint
-    objective = internal('resolve')(c).objective
+    split, size = content.splits['train'], c.train.batch_size
+    make = functools.partial(internal('resolve')(c).objective.batch, split)
     for step in (0, 7):
-      split = content.splits['train']
       found[f'{task} batch {step}'] = bits(internal('train_batch')(
-          functools.partial(objective.batch, split), len(split),
-          batch_size=c.train.batch_size, microbatch_size=c.train.batch_size,
-          seed=0, step=step))
+          make, len(split), batch_size=size, microbatch_size=size, seed=0,
+          step=step))
   return found
 
 
-def copied(o):
-  """Returns a copy of the checkout's files, without those that git ignores."""
-  listed = subprocess.check_output(
-      ['git', 'ls-files', '-coz', '--exclude-standard'], cwd=o.checkout)
-  folder = o.scratch / 'copy'
-  for name in filter(None, listed.decode().split('\0')):
-    if (o.checkout / name).is_file():
-      (folder / name).parent.mkdir(parents=True, exist_ok=True)
-      shutil.copy2(o.checkout / name, folder / name)
-  return folder
+def pathfinder(o):
+  """Like `data`, of pathfinder_mini alone, which takes a minute."""
+  return data(o, ('pathfinder_mini',))
 
 
 def page(o):
-  """Checks the pages and CSV files that a copy of the checkout writes."""
-  folder = copied(o)
-  env = {**os.environ, 'PYTHONPATH': str(folder)}
-  inside = argparse.Namespace(checkout=folder, scratch=folder)
+  """Page: pages and CSV files that a copy of the checkout writes."""
+  listed = subprocess.check_output(
+      ['git', 'ls-files', '-co', '--exclude-standard'], cwd=o.checkout)
+  folder, found = o.scratch / 'copy', {}
+  for name in listed.decode().splitlines():
+    if (o.checkout / name).is_file():
+      (folder / name).parent.mkdir(parents=True, exist_ok=True)
+      shutil.copy2(o.checkout / name, folder / name)
   shown = [folder / 'leaderboard.md', *(folder / 'docs/leaderboard').iterdir()]
   for path in shown:
     path.unlink()
-  shutil.copytree(folder / 'lra/results', folder / 'other')
-  found = {}
-  for name, more in (('board', []), ('board', ['--results_dir=other']),
-                     ('studies', [])):
-    done = program(inside, *words(folder, name), *more, cwd=folder, env=env)
-    found[' '.join([name, *more])] = done.returncode
-  for path in (*shown, folder / 'docs/studies.md', *folder.glob('other/*.md'),
-               *folder.glob('other/leaderboard/*')):
-    found[path.relative_to(folder).as_posix()] = (
-        digest(path.read_bytes()) if path.exists() else 'missing')
-  script = 'import lra; print(lra.results({!r}, {!r}).to_csv())'
-  for each in ('row', 'run'):
-    found[f'results {each}'] = digest(subprocess.check_output(
-        [sys.executable, '-c', script.format(str(folder / 'lra/results'), each)
-         ], cwd=folder, env=env))
-  return found
-
-
-def commands(o):
-  """Yields (name, arguments) of commands with good and bad input, in order.
-
-  Of those whose name begins with `=` the output is compared too.
-  """
-  def of(name, *values):
-    return words(o.checkout, name, *values)
-
-  (o.scratch / 'lines.txt').write_text('[MAX 2 9 [MIN 4 7 ] 0 ]\n[SM 1 2 ]\n')
-  (o.scratch / 'bad.txt').write_text('[MAX 2 nothing\n')
-  (o.scratch / 'bad.json').write_text('{"status": "ok"}')
-  (o.scratch / 'own.py').write_text('def get_config(arg):\n  return arg + 1\n')
-  (o.scratch / 'sweep.txt').write_text('simpletron:listops_mini seeds=0-1\n')
-  (o.scratch / 'bad_sweep.txt').write_text('simpletron:listops_mini seeds=x\n')
-  record = min((o.checkout / 'lra/results/runs').rglob('*.json'))
-  three = '--config.train.steps=3'
-  kept = '--results_dir=results'
-  yield from {
-      'help': ['--help'], 'nothing': [], '= list': of('list'),
-      'a word with a mistake': ['evalute', 'a'],
-      'a flag with a mistake': ['--confg=simpletron:listops_mini'],
-      'two answers': ['--record', *train('simpletron', 'a')],
-      '= fields': [*train('simpletron', 'a'), '--print_config'],
-      'train': train('simpletron', 'a', three),
-      'again': train('simpletron', 'a', three),
-      'other settings': train('simpletron', 'a', '--config.train.steps=4'),
-      'recorded': [x for x in train('transformer', 'b', three, kept)
-                   if x != '--norecord'],
-      'diverges': train('simpletron', 'c', '--config.train.steps=30',
-                        '--config.train.learning_rate=1e30'),
-      'stops': train('simpletron', 'd', '--max_minutes=0.001'),
-      'board': of('board') + [kept],
-      'board without records': of('board') + ['--results_dir=nowhere'],
-      '= evaluate': of('evaluate', 'a'), '= compare': of('compare', 'a', 'b'),
-      '= predict': of('predict', 'lines.txt', 'a'),
-      'predict a bad line': of('predict', 'bad.txt', 'a'),
-      'predict no file': of('predict', 'nowhere', 'a'),
-      'evaluate nothing': of('evaluate', 'nowhere'),
-      'evaluate what diverged': of('evaluate', 'c'),
-      'compare one': of('compare', 'a'),
-      'curves': of('curves', 'x.png', 'a'),
-      'curves of nothing': of('curves', 'y.png', 'nowhere'),
-      'export': of('export', 'exported', 'a'),
-      '= evaluate the export': of('evaluate', 'exported'),
-      '= check': of('check', str(record)), 'check bad': of('check', 'bad.json'),
-      'check no file': of('check', 'nowhere'),
-      'sweep status': of('sweep', 'sweep.txt') + ['--status'],
-      'sweep plan': of('sweep', 'sweep.txt') + ['--plan'],
-      'sweep bad': of('sweep', 'bad_sweep.txt'),
-      'sweep nothing': of('sweep', 'nowhere.txt'),
-      'suite nothing': of('suite', 'nowhere'),
-      'a bucket': ['--config=simpletron:listops_mini', '--workdir=gs://a/b'],
-      'search without space': [*train('simpletron', 'e'), '--search=optuna'],
-      'data without task': ['data'], 'data flag': ['data', '--tsk=text'],
-      'data source': ['data', '--task=text', '--source=nowhere'],
-      'data': ['data', '--task=listops_mini'],
-  }.items()
-  for said in ('simpletrn:listops_mini', 'simpletron:listops_mni', 'own.py:a',
-               'simpletron', 'simpletron:listops,protocol=nystrm'):
-    yield said, [f'--config={said}', '--norecord']
-  for field in ('train.stepz=3', 'nothing_like=3', 'train.steps=many',
-                'train.learning_rate=nan', 'encoder.width=0', 'protocol=lra',
-                'model.num_heads=7', 'train.microbatch_size=3',
-                'init_from=nowhere', 'train={}', 'model.kernel=pallas_tpu'):
-    yield field, [*train('simpletron', 'e'), f'--config.{field}']
+  copy = argparse.Namespace(checkout=folder)
+  env = {**os.environ, 'PYTHONPATH': str(folder)}
+  for line in ('board', 'studies'):
+    found[line] = run(copy, *words(copy, line), cwd=folder, env=env).returncode
+  return found | {
+      str(path.relative_to(folder)): path.exists() and digest(path.read_bytes())
+      for path in (*shown, folder / 'docs/studies.md')}
 
 
 def ends(o):
-  """Checks exit codes, lines of errors and tracebacks of many commands."""
-  found = {}
-  for name, arguments in commands(o):
-    done = program(o, *map(str, arguments))
-    found[name] = (f'code {done.returncode}, {done.stderr.count(chr(10))} '
-                   f'lines' + ', a traceback' * ('Traceback' in done.stderr))
-    if name.startswith('='):
-      found[name] += ' ' + digest(done.stdout.replace(str(o.scratch), ''))
+  """Ends: exit codes, lines of errors and tracebacks of many commands."""
+  found, seen = {}, []
+  for name, text in FILES.items():
+    (o.scratch / name).write_text(text)
+  record = min((o.checkout / 'lra/results/runs').rglob('*.json'))
+  for line in re.split(r'\n| ?\| ?', COMMANDS):
+    compared, seen = line.startswith('= '), [*seen, line]
+    done = run(o, *words(o, line.removeprefix('= ').replace(
+        'RECORD', str(record))))
+    found[f'{line} ({seen.count(line)})'] = ' '.join((
+        f'{done.returncode}, {len(done.stderr.splitlines())} lines'
+        if done.returncode else '0',
+        'a traceback' * ('Traceback' in done.stderr),
+        digest(done.stdout.replace(str(o.scratch), '')) if compared else ''))
   return found
 
 
-def stopped_run(model, folder):
-  """Returns the arguments of a run that `make-stopped` kills."""
-  return train(model, folder, '--config.train.steps=60',
-               '--config.train.eval_every=10', '--config.train.batch_size=32',
-               '--config.encoder.dropout=0.1', *STOPPED[model])
+def stopped(o, model, folder):
+  """Returns the command of a run that `make_stopped` kills."""
+  o.model = model
+  return words(o, f'train {folder} {" ".join(STOPPED[model])}')
 
 
 def make_stopped(o):
   """Trains models and kills each after the checkpoint of step 30."""
-  o.stopped.mkdir(parents=True, exist_ok=True)
   for model in STOPPED:
     folder = o.stopped / model
-    run = subprocess.Popen([sys.executable, o.checkout / 'run_lra.py',
-                            *stopped_run(model, folder)], cwd=o.scratch,
-                           stderr=subprocess.DEVNULL)
-    while run.poll() is None and not (
+    process = subprocess.Popen(
+        [sys.executable, o.checkout / 'run_lra.py', *stopped(o, model, folder)],
+        cwd=o.scratch, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not (
         folder / 'checkpoints/last/30/commit_success.txt').exists():
       time.sleep(0.005)
-    run.send_signal(signal.SIGKILL)
-    run.wait()
-    steps = sorted(path.name for path in (folder / 'checkpoints/last').iterdir())
-    print(f'{model} has the checkpoints {steps}', file=sys.stderr)
-    assert not (folder / 'result.json').exists(), 'it ended: run this again'
-  return {}
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (folder / 'result.json').exists(), 'it ended: do this again'
 
 
 def resume(o):
-  """Checks how copies of stopped runs end."""
+  """Resume: how copies of stopped runs end."""
   found = {}
   for model in STOPPED if o.stopped else ():
     folder = o.scratch / model
     shutil.copytree(o.stopped / model, folder)
-    done = program(o, *stopped_run(model, folder))
-    found[f'{model} code'] = done.returncode
+    found[f'{model} code'] = run(o, *stopped(o, model, folder)).returncode
     found |= {f'{model} {k}': v for k, v in outcome(folder).items()}
   return found
 
 
 def api(o):
-  """Checks `lra` from Python, and a run of two processes."""
-  script = ('import sys, time; t = time.process_time(); import lra; '
-            't = time.process_time() - t; print(t < 0.05, *sorted('
-            '{m.split(".")[0] for m in sys.modules}))')
-  quick, *loaded = subprocess.check_output(
-      [sys.executable, '-c', script], text=True).split()
-  found = {'import takes less than 50 ms': quick,
-           'import loads': ' '.join(sorted({*loaded} & {*HEAVY}))}
+  """API: `lra` from Python, and a run of two processes."""
+  loaded = subprocess.check_output([sys.executable, '-c', (
+      'import sys, time; t = time.process_time(); import lra; print('
+      'time.process_time() - t < 0.05, *{m.split(".")[0] for m in sys.modules})'
+  )], text=True).split()
+  found = {'import lra': f'{loaded[0]} {sorted(HEAVY & {*loaded})}'}
   import lra
   for folder in sorted((o.checkout / 'lra/examples/models').iterdir()):
-    said = lra.load(folder).predict(
-        ['[MAX 2 9 [MIN 4 7 ] 0 ]', '[SM 1 2 ]', '[MED 1 [MIN 3 3 ] 8 9 ]'])
     found[folder.name] = digest(b''.join(
-        p.name.encode() + p.probabilities.tobytes() for p in said))
+        p.name.encode() + p.probabilities.tobytes()
+        for p in lra.load(folder).predict(
+            ['[MAX 2 9 [MIN 4 7 ] 0 ]', '[SM 1 2 ]', '[MED 1 3 8 9 ]'])))
   for each in ('row', 'run'):
     table = lra.results(o.checkout / 'lra/results', each)
-    found[f'results {each}'] = f'{table.shape} {digest(table.to_csv())}'
-    found[f'columns {each}'] = ' '.join(table.columns)
-  program(o, 'data', '--task=listops_mini')
+    found[f'results {each}'] = (
+        f'{table.shape} {digest(table.to_csv())} {" ".join(table.columns)}')
+  run(o, 'data', '--task=listops_mini')
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     port = free.getsockname()[1]
-  folder = o.scratch / 'two'
-  both = [subprocess.Popen(
-      [sys.executable, o.checkout / 'run_lra.py', '--distributed',
-       f'--coordinator=127.0.0.1:{port}', '--num_processes=2',
-       f'--process_id={i}', *train('simpletron', folder,
-                                   '--config.train.steps=6')],
-      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for i in (0, 1)]
-  found['two codes'] = [run.wait() for run in both]
-  return found | {f'two {k}': v for k, v in outcome(folder).items()}
+  line = (f'train two train.steps=6 --distributed --num_processes=2 '
+          f'--coordinator=127.0.0.1:{port} --process_id=')
+  processes = [subprocess.Popen(
+      [sys.executable, o.checkout / 'run_lra.py', *words(o, line + i)],
+      cwd=o.scratch, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+               for i in '01']
+  found['two codes'] = [process.wait() for process in processes]
+  return found | {f'two {k}': v
+                  for k, v in outcome(o.scratch / 'two').items()}
 
 
 PARTS = {part.__name__: part for part in (
-    records, configs, mixers, kernels, data, page, ends, resume, api)}
+    records, configs, mixers, kernels, data, pathfinder, page, ends, resume,
+    api, make_stopped)}
 
 
 def run_part(o, name):
-  """Runs a part in a process of its own; returns its content."""
+  """Runs a part in a process and a folder of its own; returns its content."""
+  start = time.monotonic()
   with tempfile.TemporaryDirectory() as folder:
-    scratch = pathlib.Path(folder).resolve()
-    command = [sys.executable, '-P', __file__, '_part', scratch, '--parts', name,
-               '--checkout', o.checkout, '--sources', o.sources]
-    command += ['--stopped', o.stopped] if o.stopped else []
-    start = time.monotonic()
-    subprocess.run(command, cwd=o.checkout, check=True,
-                   env=environment(o.checkout, scratch))
+    scratch, old = pathlib.Path(folder).resolve(), os.environ.items()
+    env = {k: v for k, v in old if not k.startswith(('JAX', 'XLA', 'PYTHON'))}
+    subprocess.run(
+        [sys.executable, '-P', __file__, '_part', scratch, '--parts', name,
+         '--checkout', o.checkout, '--sources', o.sources, *(
+             ['--stopped', o.stopped] if o.stopped else [])],
+        cwd=o.checkout, check=True, env=env | {
+            'PYTHONPATH': str(o.checkout), 'PYTHONHASHSEED': '0',
+            'PYTHONPYCACHEPREFIX': str(scratch / 'pyc'),
+            'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': FLAGS, 'OMP_NUM_THREADS': '1',
+            'OPENBLAS_NUM_THREADS': '1', 'TF_CPP_MIN_LOG_LEVEL': '3',
+            'TFDS_DATA_DIR': str(scratch / 'data'), 'TPU_SKIP_MDS_QUERY': '1'})
     print(f'{name}: {time.monotonic() - start:.0f} s', file=sys.stderr)
     return json.loads((scratch / 'part.json').read_text())
 
@@ -611,58 +499,42 @@ def run_part(o, name):
 def compare(before, after):
   """Prints the differences of two snapshots; returns 1 if there are any."""
   old, new = (json.loads(path.read_text()) for path in (before, after))
-  lines = [f'{part}: {name}: {x!r} -> {y!r}'
-           for part in sorted({*old} & {*new})
-           for name in sorted({*old[part]} | {*new[part]})
-           for x, y in [(old[part].get(name), new[part].get(name))] if x != y]
-  missing = [f'{part}: only in one snapshot' for part in {*old} ^ {*new}]
-  print('\n'.join(lines + sorted(missing) or ['equal']))
+  lines = [f'{part}: {name}: {x} -> {y}' for part in {**old, **new}
+           for a, b in [(old.get(part), new.get(part))] if a and b
+           for name in {**a, **b}
+           for x, y in [(a.get(name), b.get(name))] if x != y]
+  print('\n'.join(lines) or f'equal: {", ".join(k for k in old if k in new)}')
   return int(bool(lines))
-
-
-def arguments():
-  """Returns the parsed arguments, with absolute paths."""
-  parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-  actions = parser.add_subparsers(dest='action', required=True)
-  said = actions.add_parser('compare')
-  said.add_argument('before', type=pathlib.Path)
-  said.add_argument('after', type=pathlib.Path)
-  for action, first in (('snapshot', 'out'), ('make-stopped', 'stopped'),
-                        ('_part', 'scratch')):
-    said = actions.add_parser(action)
-    said.add_argument(first, type=pathlib.Path)
-    said.add_argument('--checkout', type=pathlib.Path, help='today: this one',
-                      default=pathlib.Path(__file__).parents[1])
-    said.add_argument('--sources', type=pathlib.Path,
-                      help='raw data; by default shared/data beside a checkout')
-    said.add_argument('--parts', default=','.join(PARTS), help='%(default)s')
-    if first != 'stopped':
-      said.add_argument('--stopped', type=pathlib.Path,
-                        help='stopped runs, for the part resume')
-  o = parser.parse_args()
-  for name, value in vars(o).items():
-    if isinstance(value, pathlib.Path):
-      setattr(o, name, value.resolve())
-  if o.action != 'compare':
-    o.sources = o.sources or o.checkout.parent / 'shared/data'
-  return o
 
 
 def main():
   """Runs the chosen action; returns the exit code."""
-  o = arguments()
+  parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+  parser.add_argument('action', choices=(
+      'snapshot', 'compare', 'make-stopped', '_part'))
+  parser.add_argument('paths', nargs='+', type=pathlib.Path)
+  parser.add_argument('--checkout', type=pathlib.Path, help='the code to run',
+                      default=pathlib.Path(__file__).parents[1])
+  parser.add_argument('--parts', default=','.join([*PARTS][:-1]))
+  parser.add_argument('--sources', type=pathlib.Path, help='raw data',
+                      default=pathlib.Path('shared/data'))
+  parser.add_argument('--stopped', type=pathlib.Path, help='of make-stopped')
+  o = parser.parse_args()
+  for name, path in vars(o).items():
+    setattr(o, name, path.resolve() if isinstance(path, pathlib.Path) else path)
+  o.scratch, o.model = o.paths[0].resolve(), 'simpletron'
   if o.action == 'compare':
-    return compare(o.before, o.after)
-  if o.action == '_part':
+    return compare(*o.paths)
+  if o.action == 'make-stopped':
+    o.stopped = o.scratch
+    run_part(o, 'make_stopped')
+  elif o.action == '_part':
     import lra
     assert pathlib.Path(lra.__file__).is_relative_to(o.checkout), lra.__file__
-    made = (PARTS | {'make_stopped': make_stopped})[o.parts](o)
-    (o.scratch / 'part.json').write_text(json.dumps(made))
-  elif o.action == 'make-stopped':
-    run_part(o, 'make_stopped')
+    (o.scratch / 'part.json').write_text(json.dumps(PARTS[o.parts](o)))
   else:
     found = {part: run_part(o, part) for part in o.parts.split(',')}
-    o.out.write_text(json.dumps(found, indent=1) + '\n')
+    o.scratch.write_text(json.dumps(found, indent=1) + '\n')
   return 0
 
 
