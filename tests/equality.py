@@ -267,7 +267,8 @@ def run_part(o, name):
     subprocess.run(
         [sys.executable, '-P', __file__, '_part', scratch, '--parts', name,
          '--checkout', o.checkout, '--sources', o.sources, *(
-             ['--stopped', o.stopped] if o.stopped else [])],
+             f'--{name}={getattr(o, name)}' for name in ('stopped', 'cache')
+             if getattr(o, name))],
         cwd=o.checkout, check=True, env=env | {
             'PYTHONPATH': str(o.checkout), 'PYTHONHASHSEED': '0',
             'PYTHONPYCACHEPREFIX': str(scratch / 'pyc'),
@@ -301,6 +302,8 @@ def main():
   parser.add_argument('--sources', type=pathlib.Path, help='raw data',
                       default=pathlib.Path('shared/data'))
   parser.add_argument('--stopped', type=pathlib.Path, help='of make-stopped')
+  parser.add_argument('--cache', type=pathlib.Path,
+                      help='keeps compiled programs of mixers and kernels')
   o = parser.parse_args()
   for name, path in vars(o).items():
     setattr(o, name, path.resolve() if isinstance(path, pathlib.Path) else path)

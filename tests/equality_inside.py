@@ -18,6 +18,9 @@ from equality import digest, internal, run
 
 SOURCES = {'text_mini': 'imdb/aclImdb_v1.tar.gz', 'retrieval_rfc_mini':
            'rfc_citations', 'image_mini': 'cifar10/cifar10_images.tar.gz'}
+# Mixers that depend on the number of their layer, and one that does not.
+DEEP = ('bigbird', 'differential', 'hgrn', 'hgrn2', 'lightning', 'rwkv7',
+        'transformer')
 # Calls of kernels: operation, function, arrays, then fixed arguments.
 CALLS = '''linear linear_attention q k v mask
 linear linear_attention q k v mask feature_map=relu
@@ -57,6 +60,13 @@ def bits(tree):
             for path, x in jax.tree_util.tree_leaves_with_path(tree))
   return digest(b''.join(f'{name} {x.dtype} {x.shape}'.encode() + x.tobytes()
                          for name, x in leaves))
+
+
+def keep_compiled(folder):
+  """Keeps compiled programs: one that has not changed needs no compiling."""
+  jax.config.update('jax_compilation_cache_dir', str(folder))
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
+  jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
 
 
 def models():
@@ -103,22 +113,25 @@ def configs(o):
 
 def mixers(o):
   """Mixers: parameters, outputs and gradients of a small model of each."""
+  if o.cache:
+    keep_compiled(o.cache)
   rng, found = np.random.default_rng(0), {'jax': jax.__version__}
   tokens = rng.integers(1, 16, (2, 2, 32)).astype(np.int16)
   tokens *= np.arange(32) < rng.integers(16, 33, (2, 2, 1))
   batch = {'tokens': tokens, 'weights': np.ones((2, 2), np.float32),
            'labels': rng.integers(0, 10, (2, 2)).astype(np.int32),
            'place': np.arange(4, dtype=np.int32).reshape(2, 2)}
-  factors = rng.standard_normal((4, 10)).astype(np.float32)
 
-  def outputs(model, params, constants):
-    out = model.apply({'params': params, **constants},
-                      tokens.reshape(4, 32), train=False)
-    return (out * factors).sum(), out
+  def both(made, params, constants, key):
+    tested = made.model.apply({'params': params, **constants},
+                              tokens.reshape(4, 32), train=False)
+    return tested, internal('gradient')(
+        made.model, made.objective, params, constants, batch, key)
 
   for name in models():
     c = config(name, 'listops_mini')
-    c.encoder.update(width=32, mlp_width=32, num_layers=2, dropout=0.1)
+    c.encoder.update(width=32, mlp_width=32, dropout=0.1,
+                     num_layers=1 + (name in DEEP))
     c.train.update(batch_size=4, microbatch_size=2, eval_batch_size=4)
     c.dtype = 'float32'
     if 'attention_dropout' in c.model:
@@ -126,15 +139,10 @@ def mixers(o):
     made = internal('program')(internal('resolve')(c), jax.devices()[:1])
     state = made.init()
     given = state.params, state.constants
-    tested = functools.partial(outputs, made.model)
-    trained = functools.partial(
-        internal('gradient'), made.model, made.objective)
-    found |= {
-        f'{name} start': bits(given),
-        f'{name} tested': bits(jax.jit(jax.value_and_grad(
-            tested, has_aux=True))(*given)),
-        f'{name} trained': bits(jax.jit(trained)(
-            *given, batch, jax.random.key(1)))}
+    tested, trained = jax.jit(functools.partial(both, made))(
+        *given, jax.random.key(1))
+    found |= {f'{name} start': bits(given), f'{name} tested': bits(tested),
+              f'{name} trained': bits(trained)}
   return found
 
 
@@ -169,6 +177,8 @@ def both(function, arrays, fixed):
 
 def kernels(o):
   """Kernels: outputs and gradients, also in float64 and interpreted."""
+  if o.cache:
+    keep_compiled(o.cache)
   room, found = internal('kernels'), {}
   for line in CALLS.splitlines():
     op, name, *said = line.split()
