@@ -5,6 +5,7 @@ version of matplotlib.
 """
 
 import functools
+import itertools
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -27,14 +28,7 @@ _MARK = dict(marker='o', linestyle='none', alpha=0.8, markeredgecolor='white',
 
 
 class Figure(NamedTuple):
-  """A figure of the page.
-
-  Attributes:
-    name: name of its file.
-    shows: its description, for readers who cannot see it.
-    tasks: names of the tasks whose rows it shows.
-    draw: returns the SVG.
-  """
+  """A figure of the page; `shows` is for readers who cannot see it."""
   name: str
   shows: str
   tasks: Sequence[str]
@@ -97,14 +91,14 @@ def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
   rows = [(key.title, row) for key, rows in board.tables().items()
           for row in lines(rows[rows.accuracy.notna()])]
   if rows:
-    entries = {}  # {line: (text, rows, baseline)}, with a line for each table
-    for i, (table, row) in enumerate(rows[:MOST]):
-      entries |= {table: (f'{table}:', [], None), i: (row.name, [row], None)
-                  } if table not in entries else {i: (row.name, [row], None)}
+    entries = [entry for table, members in itertools.groupby(
+        rows[:MOST], key=lambda pair: pair[0]) for entry in (
+            (f'{table}:', [], None),
+            *((row.name, [row], None) for _, row in members))]
     add('accuracy', 'test accuracy of each row with its interval, and '
         'baselines', dots, 'accuracy with its 95% interval' + (
             f'; {MOST} of {len(rows)} rows' * (len(rows) > MOST)),
-        list(entries.values()), board.baselines)
+        entries, board.baselines)
   longer, trained = kinds.longer(board), board.task.seq_len
   if longer:
     names = ['', *(name for name in kinds.lengths(board) if name.isdigit())]

@@ -40,25 +40,24 @@ class Baseline(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Board:
-  """The rows and baselines of one task.
+  """The rows and baselines of one task, the lowest baseline first.
 
-  Attributes:
-    baselines: the lowest first.
-    rows: a line for each `Row`, the highest accuracy first, then by name. The
-      columns are those of results.csv (see `data`), but `table` is a
-      `TableKey` and `variant` has no changes of the protocol, and
-        row, data, digits: the `Row`, and its properties;
-        name: the model, with its variant in brackets;
-        above: its accuracy minus that of the baseline;
-        heavy: whether it has more than 110% of the Transformer's parameters,
-          which is the limit of the arena;
-        place: its place by accuracy in its table, from 1;
-        like: the places of the rows that do not differ significantly;
-        foreign, apart: fingerprint of the data of the baselines, or of the
-          ranked rows, if its own data are others; else ''.
-    spreads: spread of seeds in each of its tables with enough seeds.
-    usual: whether any row is on the data of the committed baselines. The
-      page's notes are about these data.
+  A line of `rows` is a `Row`, the highest accuracy first, then by name. The
+  columns are those of results.csv (see `data`), but `table` is a `TableKey` and
+  `variant` has no changes of the protocol; and
+
+    row, data, digits: the `Row`, and its properties;
+    name: the model, with its variant in brackets;
+    above: its accuracy minus that of the baseline;
+    heavy: whether it has more than 110% of the Transformer's parameters, which
+      is the limit of the arena;
+    place, like: its place in its table, from 1, and those of the rows that do
+      not differ significantly;
+    foreign, apart: fingerprint of the data of the baselines, or of the ranked
+      rows, if its own data are others; else ''.
+
+  `spreads` has the tables with enough seeds. The page's notes are about the
+  `usual` data, those of the committed baselines.
   """
   task: tasks.Task
   baselines: Sequence[Baseline] = ()
@@ -85,17 +84,10 @@ class Board:
 def load(runs_dir: pathlib.Path, baselines_dir: pathlib.Path,
          usual_dir: pathlib.Path | None = None
          ) -> tuple[list[Board], list[store.LeftOut]]:
-  """Makes a `Board` for each task with records, in the order of TASKS.
+  """Returns a `Board` for each task with records, and the records left out.
 
-  Args:
-    runs_dir: folder of result records.
-    baselines_dir: folder of records of baselines.
-    usual_dir: folder of the baselines to use if `baselines_dir` has none for a
-      task. They apply to rows on exactly their data, and to full tasks without
-      a row if other full tasks have one. None stands for `baselines_dir`.
-
-  Returns:
-    The boards, and the records that are left out.
+  If `baselines_dir` has none for a task, those in `usual_dir` apply: to rows on
+  exactly their data, and to full tasks without a row if others have one.
   """
   runs, left_out = store.read_classifiers(runs_dir)
   records, invalid = store.read_baselines(baselines_dir)
@@ -189,11 +181,7 @@ def _variants(rows):
 
 
 def _compared(rows, measured, budgets):
-  """Adds the columns that depend on baselines and on other rows of the task.
-
-  Returns:
-    The rows, and the spread of each table that has one.
-  """
+  """Adds the columns that depend on other rows; also returns the spreads."""
   if rows.empty:
     return rows, {}
   rules, names = zip(*(_rule(row, measured) for row in rows.row), strict=True)

@@ -43,14 +43,11 @@ class Published:
   """One published row.
 
   Attributes:
-    model: the name its paper gives it.
     scores: column of SCORES -> percent as printed in the source, 'FAIL', or ''
       if none was published.
-    protocol: training and scoring rules. Rows of different protocols cannot be
-      compared.
+    average: the mean as printed in the source, over tasks of its choice, or ''.
     source: the publication with the numbers.
     arxiv: identifier of the model's paper.
-    average: the mean as printed in the source, over tasks of its choice, or ''.
     evidence: 'primary' (read in the source), 'secondary' (in another's
       table) or 'recalled' (not read again).
     here: the model of this repository that is the same mechanism, or ''.
@@ -122,7 +119,7 @@ class Speeds(NamedTuple):
   """Training steps of one shape, timed side by side.
 
   Attributes:
-    what: description of the step: its sequences and its device.
+    what: its sequences and its device.
     faster: model -> steps in the time of one step of the Transformer.
     memory: model -> bytes of a step besides its arguments.
   """
@@ -156,54 +153,33 @@ def speeds(path: pathlib.Path) -> Speeds:
 
 
 def budgets(path: pathlib.Path = BUDGETS) -> dict[tuple[str, str], int]:
-  """Returns {(protocol, task): parameters of the Transformer there}.
-
-  Returns {} if the file is missing or not valid.
-  """
+  """Returns {(protocol, task): parameters of the Transformer}, {} at worst."""
   return {(row['protocol'], row['task']): row['transformer']
           for row in counts(path, ('protocol', 'task'), ('transformer',))}
 
 
-class PublishedProbe(NamedTuple):
-  """A published score on a test of longer sequences.
-
-  Attributes:
-    task, test: names of the task and of the test here, such as '40-256'.
-    model: the name its paper gives it.
-    scaled: scaled accuracy, see `tasks.Task.scaled`; a median over seeds for
-      Grazzi et al.
-    spread: its median absolute deviation, None if not published.
-    here, changes: the model of this repository that is the same mechanism, and
-      the `Row.own_changes` of its row.
-  """
-  task: str
-  test: str
-  model: str
-  scaled: float
-  spread: float | None
-  source: str
-  arxiv: str
-  here: str
-  changes: str
-
-
 @functools.cache
-def published_probes() -> list[PublishedProbe]:
+def published_probes() -> list:
   """Returns the published scores on longer sequences; [] without the file.
+
+  The columns of a line: the names `task` and `test` here, such as '40-256';
+  `model`, `source` and `arxiv` of the paper; the scaled accuracy (see
+  `tasks.Task.scaled`), for Grazzi et al. the median over seeds, and its median
+  absolute deviation `spread`, perhaps NaN; the model that is the same mechanism
+  `here`, and the `Row.own_changes` of its row, `changes`.
 
   Raises:
     UserError: the file is not valid.
   """
+  import pandas  # imported late, since only pages need it
   if not PUBLISHED_PROBES.exists():
     return []
   try:
-    rows = list(csv.DictReader(io.StringIO(
-        files.read(PUBLISHED_PROBES).decode(), newline=''), strict=True))
-    return [PublishedProbe(**{
-        **row, 'scaled': float(row['scaled']),
-        'spread': float(row['spread']) if row['spread'] else None})
-            for row in rows]
-  except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+    return list(pandas.read_csv(
+        io.BytesIO(files.read(PUBLISHED_PROBES)), dtype={'test': str}).fillna(
+            {'changes': ''}).astype({'scaled': float, 'spread': float}
+                                    ).itertuples())
+  except (OSError, ValueError, KeyError) as error:
     raise UserError(f'{PUBLISHED_PROBES} is not valid ({error}): restore it '
                     'from the repository.') from error
 

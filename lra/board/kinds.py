@@ -75,15 +75,10 @@ def lengths(board: Board) -> list[str]:
 
 def score(row: Row, task, name: str = ''
           ) -> tuple[float, float, float] | None:
-  """Returns scaled accuracies (see `tasks.Task.scaled`): mean, low and high.
+  """Returns the mean, low and high end of scaled accuracies (`Task.scaled`).
 
-  Args:
-    row: a row of the task.
-    task: the task.
-    name: length of the test; '' is the ordinary test.
-
-  Returns:
-    None if no run of the row has this test.
+  They are those of the test of a length, `name`, or of the ordinary test. None
+  if no run of the row has this test.
   """
   sample = row.sample
   if name:
@@ -147,7 +142,7 @@ def beside_published(board: Board) -> Table | None:
       text('published model', 'paper.model'),
       text('tokens', 'paper.test'),
       Column('published', lambda item: f'{item.paper.scaled:.3f}' + (
-          '' if item.paper.spread is None else f' ±{item.paper.spread:.3f}')),
+          f' ±{item.paper.spread:.3f}' * (item.paper.spread >= 0))),
       Column('here', lambda item: _shown(item.ours)),
       Column('difference', lambda item: (
           f'{item.ours[0] - item.paper.scaled:+.3f}' if item.ours else NONE)),

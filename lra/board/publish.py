@@ -42,13 +42,8 @@ def write(place: Place, html: pathlib.Path | None = None, *,
   """Writes the pages, figures and CSV files, and removes stale ones.
 
   Every input is checked and every file is ready before the first is replaced.
-  It takes no lock: if several processes write, the last one wins.
-
-  Args:
-    place: paths of the leaderboard.
-    html: a folder for the page as HTML, `index.html`; None for none.
-    all_figures: whether to draw every figure again; else those with a record
-      newer than the page.
+  It takes no lock. Without `all_figures`, only those with a record newer than
+  the page are drawn again. The HTML page is `index.html` in the folder `html`.
 
   Returns:
     The records that are not shown; the page names them too.

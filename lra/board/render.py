@@ -53,16 +53,11 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
 
 def html(found: Content, drawn: Mapping[str, bytes],
          folder: pathlib.Path) -> str:
-  """Returns the page for browsers, one file with all its parts.
-
-  Args:
-    found: its content.
-    drawn: its figures: file name -> SVG.
-    folder: the folder of the page.
-  """
+  """Returns the page in `folder` for browsers, with its figures {name: SVG}."""
   environment = _environment(found, autoescape=True)
-  environment.filters |= {'ours': markupsafe.Markup, 'shown': lambda text: plain(text) or NONE,
-                          'coded': _coded}
+  environment.filters |= {
+      'ours': markupsafe.Markup, 'coded': _coded,
+      'shown': lambda text: plain(text) or NONE}
   runs = site.address(found.place.runs, folder)
   return environment.get_template('page.html').render(
       choices=_choices(found), about=_about,
@@ -155,9 +150,10 @@ def _coded(text):
 
 def _about(item):
   """Returns {filter: value} of an item; {} for items that are always shown."""
-  return {name: value for name in ('task', 'model', 'family', 'protocol')
-          if (value := getattr(item, name, ''))} if getattr(
-              item, 'family', '') else {}
+  about = {name: getattr(item, name, '')
+           for name in ('task', 'model', 'family', 'protocol')}
+  return {name: value for name, value in about.items()
+          if value and about['family']}
 
 
 def _choices(found):

@@ -1,9 +1,8 @@
 """Statistics of rows: intervals of accuracies, tests of pairs, ranks.
 
-One seed shows nothing about other seeds: its interval covers test examples
-only. From two seeds on, the interval is that of the mean over seeds. If all
-seeds have the same accuracy, it covers test examples again, since other seeds
-may differ.
+From two seeds on, an interval is that of the mean over seeds. With one seed, or
+if all seeds have the same accuracy, it covers test examples: other seeds may
+differ.
 
 If there are enough seeds, a pair of rows is compared by the moderated t-test
 over seeds of limma (Smyth 2004) with a conservative prior. A table has many
@@ -34,8 +33,8 @@ class Sample(NamedTuple):
 
   Attributes:
     accuracies: fractions, one of each seed; at least one.
-    examples: number of test examples, which are independent of each other.
-    correct: bool [seeds, examples]; None if the answers of a seed are not kept.
+    examples: number of independent test examples.
+    correct: bool [seeds, examples]; None if the answers are not kept.
   """
   accuracies: tuple[float, ...]
   examples: int
@@ -69,9 +68,8 @@ def interval(sample: Sample) -> Interval:
 def difference(a: Sample, b: Sample) -> tuple[float, float]:
   """Returns the 95% interval of the difference of two means, a's minus b's.
 
-  The samples were tested on different examples. The interval follows from that
-  of each (Newcombe 1998, Statistics in Medicine 17, 873, method 10, for
-  Wilson's intervals).
+  The samples were tested on different examples, so the interval follows from
+  those of each (Newcombe 1998, Statistics in Medicine 17, 873, method 10).
   """
   of_a, of_b = _on_other_examples(a), _on_other_examples(b)
   mean_a, mean_b = np.mean(a.accuracies), np.mean(b.accuracies)
@@ -104,16 +102,11 @@ class Spread(NamedTuple):
 
   Source: Smyth 2004, Statistical Applications in Genetics and Molecular Biology
   3, 3. A row's inverse variance is chi-squared with `weight` degrees of freedom
-  over `weight` times the square of `deviation`. So the seeds of all rows count
-  like `weight` more seeds of its own.
-
-  Attributes:
-    deviation: standard deviation of a row without seeds of its own, a fraction.
-    weight: similarity of the rows' variances, in degrees of freedom. It is the
-      lowest that their variances allow (95%, one-sided, by profile likelihood),
-      so that rows with a larger spread are not underestimated.
-    degrees: the seeds minus the rows.
-    rows: number of rows with several seeds.
+  over `weight` times the square of `deviation`, a fraction. So the seeds of all
+  rows count like `weight` more seeds of its own. The weight is the lowest that
+  the variances of the rows allow (95%, one-sided, by profile likelihood), so
+  that rows with a larger spread are not underestimated. `degrees` is the number
+  of seeds minus that of `rows` with several seeds.
   """
   deviation: float
   weight: float
@@ -131,9 +124,8 @@ class Spread(NamedTuple):
 def spread(samples: Sequence[Sample]) -> Spread | None:
   """Returns the spread of seeds within rows; None if it cannot be estimated.
 
-  At least two rows, and half of the rows, need several seeds that differ. Four
-  degrees of freedom are needed, both in all and for the variance of one row
-  with the likeliest weight.
+  Half of the rows, and at least two, need several seeds. Four degrees of
+  freedom are needed, in all and for one row with the likeliest weight.
   """
   several = [s for s in samples if len(s.accuracies) > 1]
   degrees = np.array([len(s.accuracies) - 1 for s in several])
@@ -155,10 +147,9 @@ def _variance(sample):
 
 
 def _prior(squares, degrees):
-  """Fits the prior: returns weight, variance and the likeliest weight.
+  """Returns a lower bound of the weight, its variance, the likeliest weight.
 
-  The first weight is a lower bound of the likeliest. Under this prior, each
-  square over the variance is F-distributed with its degrees and the weight.
+  Each square over the variance is F-distributed by its degrees and the weight.
   """
   scales = _SCALES * np.average(squares, weights=degrees)
   w, log = _WEIGHTS[:, None], np.zeros((len(_WEIGHTS), len(scales)))
@@ -175,22 +166,15 @@ def _prior(squares, degrees):
 
 
 def p_values(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
-  """Returns the two-sided p-value of the difference of each pair.
+  """Returns the two-sided p-value of each pair, float64 [N, N], 1 for itself.
 
   With a common spread the test is Student's t-test of the means over seeds,
   even of one seed, with Satterthwaite's degrees of freedom. Otherwise it is
-  McNemar's exact test of the examples on which two seeds differ; of all pairs
-  of a seed of one sample and a seed of the other, the largest p-value counts.
-
-  If the answers were not kept, it is Fisher's exact test of the correct counts,
-  which is less sensitive. It compares the worst seed of the better sample with
-  the best of the other. Both tests give 1 if pairs of seeds disagree on the
-  better sample.
+  McNemar's exact test of two seeds, or Fisher's of the numbers of right answers
+  if these were not kept. The pair of seeds that differs least counts, and p = 1
+  if pairs of seeds disagree on the better sample.
 
   All pairs are computed at once: a page has tens of thousands.
-
-  Returns:
-    float64 [N, N]; 1 on the diagonal.
   """
   if common:
     return _student(samples, common)
@@ -218,11 +202,7 @@ def _student(samples, common):
 
 
 def _mcnemar(correct):
-  """Returns the p-values of all pairs of samples, float64 [N, N].
-
-  Each is a binomial test, at 1/2, of the examples that only one of two seeds
-  has right. A sample in `correct` is bool [seeds, examples].
-  """
+  """Tests the examples that only one of two seeds has right, at 1/2: [N, N]."""
   ends = np.cumsum([len(answers) for answers in correct])
   starts = [0, *ends[:-1]]
   right = np.concatenate(correct).astype(np.float32)  # products are exact
@@ -245,7 +225,6 @@ def _mcnemar(correct):
 
 
 def _fisher_of_nearest(a, b):
-  """Returns the p-value of the two seeds of `a` and `b` that differ least."""
   if min(a.accuracies) < min(b.accuracies):
     a, b = b, a
   least, most = min(a.accuracies), max(b.accuracies)
@@ -282,11 +261,9 @@ def p_value(sample: Sample, rule: Sample,
 class Rank(NamedTuple):
   """The rank of a row in its table.
 
-  Attributes:
-    place: its place by mean accuracy, from 1.
-    first, last: the range of its rank: below the rows that are significantly
-      better, above those that are significantly worse.
-    like: places of the rows that do not differ significantly, its own too.
+  Its `place` by mean accuracy begins at 1. Its rank is in a range, from `first`
+  to `last`: below the rows that are significantly better, above those that are
+  significantly worse. `like` are the places of all others, and its own.
   """
   place: int
   first: int

@@ -22,12 +22,7 @@ from lra.schema.result import Result
 
 
 class LeftOut(NamedTuple):
-  """A record that is not shown.
-
-  Attributes:
-    name: its path from the folder of the results.
-    why: its fault, or the record that it contradicts.
-  """
+  """A record that is not shown: its path from the results, and its fault."""
   name: str
   why: str
 
@@ -42,11 +37,7 @@ def read_classifiers(folder: pathlib.Path
 
 def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
               ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
-  """Reads the results under a folder.
-
-  Args:
-    folder: folder of all records.
-    task_names: the tasks to read; None for all.
+  """Reads the results of some or all tasks under a folder of records.
 
   Returns:
     (results, left-out records). A result is a pair (name as in `LeftOut`,
@@ -58,12 +49,7 @@ def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
 
 
 def contradictions(folder: pathlib.Path, new: Result) -> list[LeftOut]:
-  """Returns the records that a new run would add to those left out.
-
-  Args:
-    folder: folder of all records; a record of the same run in it is replaced.
-    new: the run.
-  """
+  """Returns the records that a new run, in place of its own, leaves out."""
   path = folder / new.record_path
   others, _ = _read(folder, result.read, [new.task])
   others.pop(path, None)
@@ -82,10 +68,9 @@ def read_baselines(folder: pathlib.Path
 def with_changes(run: Result) -> Result:
   """Returns the run with the `changes` of its config from its protocol.
 
-  Changes are relative to the protocol's current values, which the table shows.
-  A run made under older values therefore has changes. The record decides on
-  fields outside the protocol (a mixer's own arguments), and on all fields if
-  the protocol is unknown here.
+  The table shows the protocol's current values, so a run made under older ones
+  has changes. The record decides on fields outside the protocol (a mixer's own
+  arguments), and on all fields of a protocol that is unknown here.
   """
   settings = protocol_settings(run.task, run.protocol)
   others = {name: value for name, value in (run.changes or {}).items()
@@ -106,10 +91,9 @@ def protocol_settings(task: str, protocol: str) -> dict[str, Any]:
 
 
 def key(run: Result) -> tuple:
-  """Returns a key that all seeds of a row share; dtype=auto is resolved.
+  """Returns a key that all seeds of a row share.
 
-  A run whose settings were searched is in another row than the same run
-  without a search.
+  It has the dtype that ran, and the search that chose the settings, if any.
   """
   experiment = {**identity.experiment(run.config), 'dtype': run.dtype}
   return (run.task, run.model, run.protocol, run.data_fingerprint,
@@ -118,10 +102,7 @@ def key(run: Result) -> tuple:
 
 
 def _read(directory, read, folders=None):
-  """Reads the records under a folder, by path, and lists invalid ones.
-
-  If `folders` are given, it reads only these subfolders.
-  """
+  """Reads some or all subfolders: returns {path: record}, and the faults."""
   records, left_out = {}, []
   found = (path for name in (('',) if folders is None else folders)
            for path in (directory / name).rglob('*.json'))
@@ -163,9 +144,8 @@ def _grouped(runs, key):
 def _repeated(runs, directory, keys):
   """Yields records that repeat the run of another record, with their fault.
 
-  A row has one run per seed, whatever its hardware settings. The record whose
-  file is named after the run is shown, else a finished one, else the first by
-  name. Scores do not decide, because the best of several repeats is higher.
+  The record whose file is named after the run is shown, else a finished one,
+  else the first by name. Scores do not decide: the best of repeats is higher.
   """
   for paths in _grouped(runs, lambda path, run: (keys[path], run.seed)):
     shown = min(paths, key=lambda path: (
@@ -190,8 +170,7 @@ def _copied(runs, directory, keys):
   """Yields records that have all scores of another seed, with their fault.
 
   Two seeds may give the same answers, but hardly with the same loss. The lowest
-  seed is shown: nothing shows which record is the copy, and every row begins
-  with its lowest seed.
+  seed is shown, since nothing shows which record is the copy.
   """
   runs = dict(sorted(runs.items(), key=lambda item: item[1].seed))
   for paths in _grouped(runs, lambda path, run: run.test and (
@@ -213,8 +192,7 @@ def _copied(runs, directory, keys):
 def _short(runs, directory, keys):
   """Yields records that miss test examples of their data, with their fault.
 
-  All runs on the same data must have as many test examples. The number in most
-  records is taken as right; in a tie, the larger number.
+  The number of most runs on the same data is right; in a tie, the larger one.
   """
   for paths in _grouped(runs, lambda path, run: run.test and (
       run.task, run.data_fingerprint)):

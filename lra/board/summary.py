@@ -17,7 +17,6 @@ class Cell(NamedTuple):
   """A score of a model on a task, or a mean of such scores.
 
   Attributes:
-    accuracy: a fraction, or None.
     digits: digits after the point of percentages.
     half: half the width of the 95% interval, a fraction, or None.
     best: whether it is not significantly worse than the best of its table.
@@ -40,11 +39,8 @@ class Cell(NamedTuple):
 class Line:
   """A line of the table: a model, or the baselines, which have no family.
 
-  Attributes:
-    protocol: its protocol, '' for baselines and if tasks have their own.
-    cells: task -> its cell.
-    states, params: rising state sizes and numbers of parameters of its rows
-      with a score.
+  Its `protocol` is '' if tasks have their own. `states` and `params` are the
+  rising state sizes and numbers of parameters of its rows with a score.
   """
   model: str
   protocol: str
@@ -64,12 +60,10 @@ class Line:
 
 
 class Summary(NamedTuple):
-  """The table of a protocol: baselines, then models, the best first.
+  """The table of a protocol, and the tasks that have rows under it.
 
-  Attributes:
-    boards: the tasks that have rows under it.
-    unbeaten: the titles of the tasks on which no row is significantly better
-      than the baseline.
+  `unbeaten` are the titles of those on which no row is significantly better
+  than the baseline.
   """
   protocol: str
   boards: list[Board]
@@ -167,9 +161,8 @@ def _span(values):
 def side_by_side(found: Sequence[Board]) -> Table | None:
   """Returns one table of all mini tasks and probes; None without a row.
 
-  Each task has the rows of the protocol that most of its rows have. Rows with
-  the same changes of that protocol share a line below the line of their model.
-  Lines are sorted by family and model.
+  Each task has the rows of its commonest protocol. Rows with the same changes
+  of that protocol share a line.
   """
   known = [board for board in found
            if board.task.group != 'full' and len(board.finished)]

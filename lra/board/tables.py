@@ -16,18 +16,8 @@ from lra.board.frame import Board
 from lra.board.inputs import Published
 from lra.board.rows import TableKey, departures, shown
 from lra.board.statistics import Sample
-from lra.core.formats import (
-  NONE,
-  count,
-  decimals,
-  gib,
-  percent,
-  plain,
-  points,
-  quantity,
-  ranges,
-  ratio,
-)
+from lra.core import formats
+from lra.core.formats import NONE, count, percent, points, ranges
 
 
 class Column(NamedTuple):
@@ -158,7 +148,7 @@ def _grid(item):
   """Returns the values that a search tried and its seed, '' for no search."""
   search = item.row.search
   return '' if search is None else '; '.join([
-      *(f'{plain(name)} {", ".join(map(shown, values))}'
+      *(f'{formats.plain(name)} {", ".join(map(shown, values))}'
         for name, values in search.grid.items()), f'seed {search.seed}'])
 
 
@@ -205,7 +195,7 @@ DETAILS = (
     percents('best %', lambda item: max(item.row.accuracies, default=None)),
     numbers('standard deviation', 'deviation', percent),
     percents('val accuracy %', 'val_accuracy'),
-    numbers('test loss', 'test_loss', decimals),
+    numbers('test loss', 'test_loss', formats.decimals),
     *(percents(f'macro {name} %', lambda item, name=name: item.row.average(
         'test', name.lower())) for name in ('precision', 'recall', 'F1')),
     numbers('test examples',
@@ -214,16 +204,16 @@ DETAILS = (
     _each('data', lambda run: run.data_origin or ''),
     _setting('encoder', 'pooling'),
     _setting('encoder', 'head'),
-    numbers('x Transformer', 'relative_parameters', ratio),
+    numbers('x Transformer', 'relative_parameters', formats.ratio),
     numbers('mixer parameters',
             lambda item: item.row.largest('mixer_params'), count),
     numbers('steps', 'steps', count),
     _setting('train', 'select', 'checkpoint'),
     Column('best step', lambda item: _by_seed(
         count(run.best_step) for run in item.row.runs)),
-    *(_per_device(f'{name} s', quantity, f'{name}_seconds')
+    *(_per_device(f'{name} s', formats.quantity, f'{name}_seconds')
       for name in ('train', 'eval', 'compile')),
-    _per_device('peak GiB', gib, 'peak_memory_bytes'),
+    _per_device('peak GiB', formats.gib, 'peak_memory_bytes'),
     text('device', lambda item: _by_seed(item.row.devices)),
     _each('dtype', lambda run: run.dtype),
     # Flags may change the program of a kernel.
@@ -279,9 +269,8 @@ class ScoreTable(NamedTuple):
 
   Attributes:
     unbeaten: (name, accuracy) of their baselines if no row is better.
-    pairs: None for a single row.
     twins: names of rows with the same answers, in lists.
-    compared: the rows beside published scores, None if there are none.
+    compared: the rows beside published scores.
   """
   key: TableKey
   unbeaten: Sequence[tuple[str, float]]
@@ -336,9 +325,7 @@ def none_above(rows: Sequence) -> list:
 
 
 def _beside(members, papers, task, protocol):
-  """Returns the finished rows with published counterparts, and these.
-
-  A published score counts as one run on other examples.
+  """Returns the rows with published scores, each as one run on other examples.
   """
   found = []
   for row in members:

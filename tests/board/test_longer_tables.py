@@ -1,6 +1,8 @@
 """The table and the figure of longer sequences."""
 
+import math
 import re
+import types
 
 import pytest
 
@@ -56,9 +58,10 @@ def test_the_figure_has_a_panel_for_each_row(board, tmp_path):
 
 def test_published_scores_stand_beside_rows_with_the_same_settings(
     tmp_path, monkeypatch):
-  paper = inputs.PublishedProbe(
-      'parity', '64', 'Local', 0.25, None, 'a paper', '2411.00000', 'local', '')
-  other = paper._replace(changes='model.window=3')
+  paper = dict(task='parity', test='64', model='Local', scaled=0.25,
+               spread=math.nan, source='a paper', here='local', changes='')
+  paper, other = (types.SimpleNamespace(**paper | changes) for changes in (
+      {}, {'changes': 'model.window=3'}))
   monkeypatch.setattr(inputs, 'published_probes', lambda: [paper, other])
   runs = [make('local', task='parity', longer=of({'64': 0.75}))]
   place = Place(tmp_path, runs)
