@@ -149,7 +149,7 @@ EXAMPLES = {
     'mix': 'tests/test_documents.py', 'load': 'tests/share/test_api.py',
     'records': 'tests/test_documents.py',
     'kernels': 'tests/test_documents.py',
-    'stablehlo': 'tests/cli/test_exporting.py',
+    'stablehlo': 'tests/cli/test_export.py',
     'torch_weights': 'tests/share/test_torch_weights.py',
     'train': 'tests/run/test_train.py'}
 
