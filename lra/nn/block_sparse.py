@@ -59,7 +59,7 @@ class PatternMixer(HeadMixer):
                             self.patterns(q_BxLxHxDh.shape[1]))
 
 
-def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
+def attend(qkv: Heads, mask_BxL, pattern: Pattern) -> jax.Array:
   """Returns softmax attention over the pairs of positions in `pattern`.
 
   Logits are scaled by Dh**-0.5. No query attends to padding. The result is
@@ -102,7 +102,7 @@ def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
   return jnp.moveaxis(o_HxBxLxDh, 0, 2)
 
 
-def attend_in_groups(qkv: Heads, mask_BxL: jax.Array,
+def attend_in_groups(qkv: Heads, mask_BxL,
                      patterns: tuple[Pattern, ...]) -> jax.Array:
   """Splits the heads evenly, in order, over the patterns and calls `attend`.
 

@@ -62,4 +62,3 @@ class DirectedMixer(Directed, BaseMixer):
       choices=CHOICES)
   dropout: float = 0.0
   tie_dropout: bool = False
-  dtype: jnp.dtype = jnp.float32

@@ -55,7 +55,7 @@ def filling(batch: int, length: int) -> int:
   return -length % ROWS
 
 
-def deviation(x_BxLxD: jax.Array, mask_BxL: jax.Array | None) -> jax.Array:
+def deviation(x_BxLxD, mask_BxL: jax.Array | None) -> jax.Array:
   """Returns the standard deviation over all channels of unmasked tokens."""
   x_BxLxD = x_BxLxD.astype(jnp.float32)
   where = True if mask_BxL is None else mask_BxL[..., None]

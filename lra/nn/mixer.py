@@ -61,20 +61,23 @@ def traits_of(mixer: nn.Module) -> MixerTraits:
 class BaseMixer(nn.Module):
   """Checks the choices of its fields, and that its kernel can run.
 
-  A subclass declares those of these fields that it needs, and `dtype`.
+  A subclass may declare further fields:
 
-  Attributes:
-    kernel: 'auto' or one of `KERNELS`.
+    kernel: 'auto' or a name in `ABOUT.kernels`; needs `op`.
     num_heads: number of heads, H.
-    dtype: computing dtype; parameters are float32.
     layer, num_layers: index of the layer, from 0, and number of layers.
     full_length: L of sequences before padding is cut off, for parameters that
       depend on it; None if nothing is cut.
     dropout, tie_dropout: those of the encoder, which sets them.
 
+  Attributes:
+    dtype: computing dtype; parameters are float32.
+
   Raises:
-    UserError: an attribute has a value that is none of its choices.
+    UserError: a field has a value that is none of its choices.
   """
+  dtype: jnp.dtype = jnp.float32
+
   traits = MixerTraits()  # or a property, if fields decide
   op = ''  # operation of `lra.kernels` that the mixer calls, if any
 
@@ -122,7 +125,6 @@ class HeadMixer(BaseMixer):
   qkv_bias: bool = fields.argument(
       True, 'Whether the input projections have biases; the LRA release has '
       'none.')
-  dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

@@ -116,8 +116,7 @@ class BatchNorm(nn.Module):
   rows: int = 0
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
+  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
     shape = x_BxLxD.shape[-1:]
     scale_D = self.param('scale', nn.initializers.ones, shape)
     bias_D = self.param('bias', nn.initializers.zeros, shape)
@@ -176,8 +175,8 @@ STATS = 'batch_stats'
 BATCH_EPS = 1e-5  # as in flax and PyTorch
 
 
-def make(kind: str, dtype: jnp.dtype, name: str, mask_BxL: jax.Array, *,
-         train: bool, eps: float = EPS, **batch) -> Callable:
+def make(kind: str, dtype: jnp.dtype, name: str, mask_BxL, *, train: bool,
+         eps: float = EPS, **batch) -> Callable:
   """Returns a norm, a function of x and `beside`; see `LayerNorm`.
 
   Kinds are 'layer' with `eps`, 'scale', 'rms', 'batch' with the attributes in
