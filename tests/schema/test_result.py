@@ -9,8 +9,7 @@ import subprocess
 
 import pytest
 
-from lra.board import boards as boards_lib
-from lra.board import publish, render, site
+from lra.board import frame, publish, render, site
 from lra.core import bits, paths
 from lra.core.errors import UserError
 from lra.schema import result, scores
@@ -46,7 +45,7 @@ class Place:
 
   def leaves_out(self, name):
     """Asserts that one record is left out of the page; returns why."""
-    _, (left_out,) = boards_lib.load(self.runs, self.baselines)
+    _, (left_out,) = frame.load(self.runs, self.baselines)
     assert left_out.name == name and '\n' not in left_out.why
     page = render.markdown(site.load(self.place))[self.page]
     assert f'* `{name}`: ' in page
