@@ -11,8 +11,6 @@ blocks. Dense matmuls compute a partial softmax over each set, and
 `lra.nn.partials` merges them. The few queries that see every key get a softmax
 over all keys.
 
-To add another set of keys, such as a memory, merge one more `Partial`.
-
 Shapes: B batch, L length, H heads, Dh head width, E residues modulo the
 dilation, N blocks of I positions, M shared keys, R random blocks.
 """

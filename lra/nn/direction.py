@@ -2,11 +2,7 @@
 
 An alternating mixer runs from the first token on in the first layer, from the
 last token on in the second, and so on. The encoder reverses the tokens for it,
-so the mixer itself is causal.
-
-Bidirectional mixers run once from the first token on and once from the last.
-In some papers the reverse pass has parameters of its own. Papers also differ in
-how they join the results of both passes.
+so the mixer itself is causal. Bidirectional mixers run once from each end.
 """
 
 from collections.abc import Callable

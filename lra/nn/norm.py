@@ -11,13 +11,9 @@ g = dy scale, and sums over all tokens, the gradients are
   dx = r (g - mean(g) - x^ mean(g x^)),  dscale = sum(dy x^),  dbias = sum(dy)
 
 The backward pass saves m and mean(x^2) of each token, and x, which the residual
-sum keeps anyway. Automatic differentiation would read x and dy more often,
-because it sums the gradient of x in parts.
-
-In a residual block, x goes both into a norm and into the residual sum. On a GPU
-one Pallas kernel computes this norm. A second kernel computes its backward pass
-and adds the gradient of x from the residual sum. XLA would read x once more for
-the means, and x and dy once more for the gradients of scale and bias.
+sum keeps anyway. Automatic differentiation would read x and dy more often. On a
+GPU one Pallas kernel computes a norm beside a residual sum. A second kernel
+computes its backward pass and adds the gradient of x from the residual sum.
 """
 
 import functools
