@@ -73,7 +73,7 @@ class DeltaMixer(MatrixStateMixer):
 
   def decay_of(self, step: jax.Array, shape: tuple[int, ...],
                least: float = 0.0) -> jax.Array:
-    """Returns the log decay -exp(A) softplus(step + dt_bias), float32 like step.
+    """Returns the log decay -exp(A) softplus(step + dt_bias), in float32.
 
     `shape` is (H,) or (H, N); A is [H], and exp(A) starts in [least, 16].
     """
