@@ -40,7 +40,6 @@ class Mixer(BaseMixer):
       3, 'Number of positions under the kernel of the convolution, K.', low=1,
       high=1024)
   kernel: str = 'auto'
-  dtype: jnp.dtype = jnp.float32
 
   op = 'softmax'
 

@@ -25,7 +25,6 @@ class Mixer(BaseMixer):
   conv_width: int = fields.argument(
       9, 'Number of positions under the kernel of the convolution, K.', low=1,
       high=1024)
-  dtype: jnp.dtype = jnp.float32
 
   def state_size(self, width: int, length: int) -> int:
     return convolution.under_kernel(self.conv_width, width, length)

@@ -28,7 +28,6 @@ ABOUT = About('no attention', 'O(L D log(L D))', mixes_padding=True)
 class Mixer(BaseMixer):
   orthonormal: bool = fields.argument(
       True, 'Whether the sums are divided by sqrt(L D).')
-  dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
   def state_size(self, width: int, length: int) -> int:

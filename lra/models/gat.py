@@ -35,7 +35,6 @@ class Mixer(BaseMixer):
   radius: int = fields.argument(
       256, 'Number of positions that a token sees on either side, w.', low=0,
       high=fields.MANY)
-  dtype: jnp.dtype = jnp.float32
 
   def state_size(self, width: int, length: int) -> int:
     kept = sliding_window(min(self.radius, length)).kept(length)

@@ -123,7 +123,7 @@ class MovingAverage(nn.Module):
   passes: int
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array) -> jax.Array:
+  def __call__(self, x_BxLxD) -> jax.Array:
     """Returns SiLU(K * x + w x), float32 [B, L, D]; x is 0 at padding."""
     length, width = x_BxLxD.shape[1:]
     taps = min(length, self.truncation or length)

@@ -42,7 +42,6 @@ class Mixer(BaseMixer):
       16, 'Width of the rotated part of queries and keys, Dr; must be even.',
       low=2, high=fields.MANY)
   kernel: str = 'auto'
-  dtype: jnp.dtype = jnp.float32
 
   op = 'softmax'
 

@@ -23,7 +23,6 @@ class Mixer(BaseMixer):
   hidden: int = fields.argument(
       256, 'Number of hidden units of the MLP over positions, S.', low=1,
       high=fields.MANY)
-  dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
   def state_size(self, width: int) -> int:

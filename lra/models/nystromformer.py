@@ -87,7 +87,7 @@ class Mixer(SoftmaxMixer):
         weight_KxHx1, (self.conv_width, *v_BxLxHxDh.shape[2:])))
 
 
-def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
+def segments(mask_BxL, most: int) -> tuple[jax.Array, jax.Array]:
   """Cuts the n tokens of a sequence into min(M, n) segments, nearly equal.
 
   Returns weights that average segments, float32 [B, L, M], and whether each
@@ -104,7 +104,7 @@ def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
           jnp.arange(most)[None] < count_Bx1)
 
 
-def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
+def pseudo_inverse(a_BxHxMxM, steps: int, exact: bool) -> jax.Array:
   """Computes the Moore-Penrose inverse by iteration, float32 [B, H, M, M].
 
     Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4,  Z_0 = A^T / |A|_1

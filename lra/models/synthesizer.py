@@ -52,7 +52,6 @@ class Mixer(BaseMixer):
       True, "Whether the logits of the random variants are learned; otherwise "
       "the collection 'constants' keeps their initial values.")
   kernel: str = 'auto'
-  dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
   op = 'softmax'

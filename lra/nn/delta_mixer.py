@@ -73,13 +73,9 @@ class DeltaMixer(MatrixStateMixer):
 
   def decay_of(self, step: jax.Array, shape: tuple[int, ...],
                least: float = 0.0) -> jax.Array:
-    """Returns -exp(A) softplus(step + dt_bias), the logarithm of a decay.
+    """Returns the log decay -exp(A) softplus(step + dt_bias), in float32.
 
-    Args:
-      step: [B, L, *shape]; the result is float32.
-      shape: (H,) or (H, N). `dt_bias` has this shape, and A is [H].
-      least: lower end of the range of exp(A) at initialisation; the upper is
-        16.
+    `shape` is (H,) or (H, N); A is [H], and exp(A) starts in [least, 16].
     """
     rate_H = jnp.exp(self.param('log_rate', _log_rate(least), shape[:1]))
     bias = self.param(

@@ -2,11 +2,7 @@
 
 An alternating mixer runs from the first token on in the first layer, from the
 last token on in the second, and so on. The encoder reverses the tokens for it,
-so the mixer itself is causal.
-
-Bidirectional mixers run once from the first token on and once from the last.
-In some papers the reverse pass has parameters of its own. Papers also differ in
-how they join the results of both passes.
+so the mixer itself is causal. Bidirectional mixers run once from each end.
 """
 
 from collections.abc import Callable
@@ -62,4 +58,3 @@ class DirectedMixer(Directed, BaseMixer):
       choices=CHOICES)
   dropout: float = 0.0
   tie_dropout: bool = False
-  dtype: jnp.dtype = jnp.float32

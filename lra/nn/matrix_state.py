@@ -2,9 +2,9 @@
 
   S_t = diag(a_t) S_(t-1) + k_t^T v_t,  o_t = q_t S_t
 
-`GatedMixer` computes this recurrence, with a gate a of each head or of each
-channel. A bidirectional mixer runs it once from each end, with the same
-parameters, and sums both before it normalises the heads.
+`GatedMixer` computes this recurrence, with a gate a of each head or channel. A
+bidirectional mixer runs it once from each end, with the same parameters, and
+sums both before it normalises the heads.
 
 Shapes: B batch, L length, D model width, H heads. N is the width of a head's
 queries and keys, E that of its values, G the number of groups of heads that

@@ -25,13 +25,13 @@ def angles(length: int, width: int, base: float = BASE) -> np.ndarray:
   return np.arange(length)[:, None] * rates
 
 
-def rotate(x_BxLxHxW: jax.Array, base: float = BASE) -> jax.Array:
+def rotate(x_BxLxHxW, base: float = BASE) -> jax.Array:
   """Rotates the vectors of position p by the angles of p, in their dtype."""
   length, width = x_BxLxHxW.shape[1], x_BxLxHxW.shape[3]
   return rotate_by(x_BxLxHxW, angles(length, width, base)[:, None])
 
 
-def rotate_by(x_BxLxHxW: jax.Array, angle_LxHxP: np.ndarray) -> jax.Array:
+def rotate_by(x_BxLxHxW, angle_LxHxP: np.ndarray) -> jax.Array:
   """Rotates channels i and i + W / 2 by an angle in radians; H may be 1."""
   cos, sin = (jnp.asarray(f(angle_LxHxP)[None], jnp.float32) for f in (
       np.cos, np.sin))

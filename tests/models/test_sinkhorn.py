@@ -123,17 +123,3 @@ def test_noise_is_added_before_the_temperature_divides(monkeypatch):
   want = oracle(np, exact, x.astype(np.float64), mask,
                 np.stack([noise] * 2))
   mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
-
-
-def test_noise_is_for_training_only():
-  x, mask = mixer_oracle.ragged(40, width=12)
-  variables = mixer_oracle.init(SMALL(), x, mask)
-
-  @functools.partial(jax.jit, static_argnums=1)
-  def apply(seed, train):
-    return SMALL().apply(variables, x, mask, train=train,
-                         rngs={'dropout': jax.random.key(seed)})
-
-  assert np.abs(apply(0, True) - apply(1, True)).max() > 1e-3
-  np.testing.assert_array_equal(apply(0, True), apply(0, True))
-  np.testing.assert_array_equal(apply(0, False), apply(1, False))

@@ -165,7 +165,7 @@ def test_star_equals_the_two_phases(block, queries):
 def test_sinks_are_read_by_all_and_read_their_window_only():
   pattern, = models.mixer('attention_sink')(
       radius=3, num_sinks=2).patterns(50)
-  seen = pattern.mask(50)
+  seen = sparse_oracle.seen_by(pattern, 50)
   assert seen[:, :2].all()
   np.testing.assert_array_equal(np.flatnonzero(seen[1]), np.arange(5))
 

@@ -1,5 +1,7 @@
 """Facts of single models: sizes of state and parameters, and refusals."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -177,3 +179,31 @@ def test_the_content_of_padding_changes_nothing(name, options):
   other = np.where(mask[..., None], x, np.float32(9))
   np.testing.assert_array_equal(*(
       mixer_oracle.apply(mixer, variables, y, mask)[mask] for y in (x, other)))
+
+
+REDRAWN = [name for name in models.names()
+           if 'redraw' in models.mixer(name).__dataclass_fields__]
+
+
+@pytest.mark.parametrize('name, options', [
+    ('sinkhorn', {'block_size': 8, 'sort_width': 6}),
+    mixer_oracle.full('reformer', {'chunk_size': 4, 'num_buckets': 6}),
+    *(mixer_oracle.full(name, {'num_features': 33, 'redraw': True})
+      for name in REDRAWN)])
+def test_noise_is_for_training_only(name, options):
+  x, mask = mixer_oracle.ragged(40, 10, width=8)
+  mixer = models.mixer(name)(**HEADS, **options)
+  variables = mixer_oracle.init(mixer, x, mask)
+
+  @functools.partial(jax.jit, static_argnums=1)
+  def apply(seed, train):
+    return mixer.apply(variables, x, mask, train=train,
+                       rngs={'dropout': jax.random.key(seed)})
+
+  assert np.abs(apply(0, True) - apply(1, True)).max() > 1e-4
+  np.testing.assert_array_equal(apply(0, True), apply(0, True))
+  np.testing.assert_array_equal(apply(0, False), apply(1, False))
+  if 'redraw' in options:
+    fixed = mixer.clone(redraw=False)
+    small.assert_close(apply(0, False), jax.jit(functools.partial(
+        fixed.apply, train=True))(variables, x, mask))
