@@ -8,7 +8,6 @@ from lra.board import publish
 from lra.cli import repeat
 from lra.core import files, hub
 from lra.core.errors import UserError
-from lra.run import vocabulary
 from lra.schema import identity, result
 from lra.share import card
 
@@ -47,7 +46,7 @@ def export(folder: pathlib.Path, run: pathlib.Path,
   config = identity.without_paths(files.read_json(run / 'config.json'))
   recorded = publish.shared(recorded)
   scored = {'params': trained.params, 'constants': trained.constants}
-  words = vocabulary.of(trained.program.experiment)
+  words = trained.program.experiment.vocabulary
   forward, any_batch = stablehlo.forward(trained.program, scored)
   shape, dtype = trained.program.objective.shapes(
       *([] if any_batch else [1]))['tokens']

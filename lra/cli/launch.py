@@ -15,7 +15,7 @@ from lra.core.errors import UserError
 from lra.core.formats import percent
 from lra.core.terminal import say
 from lra.many import best
-from lra.run import loader, source, writers
+from lra.run import loader, writers
 from lra.run.rundir import check_config
 from lra.schema import grid, identity, seeds
 from lra.schema import result as result_lib
@@ -107,7 +107,7 @@ def train_sources(runs, how):
   """
   sources = {}
   for run in runs:
-    made = source.experiment(run.config)
+    made = run.source
     if made and not (run.folder / 'checkpoints').exists():
       sources[made.folder] = made
   if not sources:

@@ -20,9 +20,10 @@ from lra.configs import base
 from lra.core import paths, tasks
 from lra.core.errors import UserError
 from lra.core.tasks import Task
+from lra.data import prepared, wordpiece
 from lra.nn import state
 from lra.nn.encoder import Encoder
-from lra.run import bert, check, loader, source, vocabulary
+from lra.run import bert, check, loader, sources
 from lra.schema import identity
 
 
@@ -113,6 +114,39 @@ class Experiment:
         self.encoder.mixer(), self.config.encoder.width,
         self.objective.seq_len + self.encoder.prepend_cls)
 
+  @functools.cached_property
+  def source(self) -> 'Experiment | None':
+    """The run whose parameters it starts with, if a config describes it."""
+    return _source(self.config)
+
+  @property
+  def start(self) -> pathlib.Path:
+    """The run or BERT whose parameters it starts with; it may not exist."""
+    return self.source.folder if self.source else sources.path(self.config)
+
+  @property
+  def vocabulary(self) -> wordpiece.Vocabulary | None:
+    """The word pieces of its texts; None for bytes.
+
+    Raises:
+      UserError: the vocabulary is not named, is missing or has changed.
+    """
+    if not self.config.encoder.vocab_size:
+      return None
+    return sources.vocabulary(self.config, self.folder)
+
+  def data(self, data_dir: str | os.PathLike | None = None
+           ) -> prepared.Prepared:
+    """Loads the data set, by default from the config's folder.
+
+    Raises:
+      UserError: see `vocabulary` and `prepared.load`.
+    """
+    words = self.vocabulary  # an error here is known before data are prepared
+    data = prepared.load(
+        self.task.name, data_dir or self.config.data_dir or None)
+    return words.prepared(data, self.objective.seq_len) if words else data
+
   def with_seed(self, seed: int) -> 'Experiment':
     """Returns the experiment with another seed, in its own run directory."""
     config = self.config.copy_and_resolve_references()
@@ -143,11 +177,14 @@ def resolve(config: ConfigDict, *, made_by: str = '',
   config = config.copy_and_resolve_references()
   if (config.init_from or config.pretrain.objective) and (
       not config.init_source):
-    config.init_source = source.fingerprint(config)
+    begun = _source(config)
+    config.init_source = (
+        identity.config_hash(begun.config.to_dict()) if begun else
+        sources.fingerprint(sources.path(config)))
     if bert.made(config.init_source):
-      bert.check(config, source.folder(config))
+      bert.check(config, sources.path(config))
   if not config.tokenizer_source:
-    config.tokenizer_source = vocabulary.fingerprint(config)
+    config.tokenizer_source = sources.check_tokenizer(config)
   if config.encoder.vocab_size:
     task = dataclasses.replace(task, vocab_size=config.encoder.vocab_size)
   objective = made(config, task, config.seq_len or task.seq_len)
@@ -157,6 +194,16 @@ def resolve(config: ConfigDict, *, made_by: str = '',
       config, task, objective, encoder,
       pathlib.Path(paths.local(
           folder or identity.run_folder(config.to_dict()))), made_by)
+
+
+def _source(config):
+  """Returns the experiment that a config starts from; None without a config.
+
+  Raises:
+    UserError, flags.Error: `config.init_from` makes no experiment.
+  """
+  made = sources.config_of(config)
+  return made and resolve(made[0], made_by=made[1])
 
 
 def _encoder(config, objective):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lra.data import prepared
-from lra.run import vocabulary
 from lra.schema import identity
 
 # Fields that compiled steps take as arguments or do not use.
@@ -39,13 +38,13 @@ class ProcessCache:
       return self._made[name]
 
   def data(self, experiment) -> prepared.Prepared:
-    """Returns an experiment's data set; raises as `vocabulary.load`."""
+    """Returns an experiment's data set; raises as it."""
     config = experiment.config
     words = config.tokenizer_source and (
         f'{config.tokenizer_source} {experiment.objective.seq_len}')
     return self.once(
         f'data of {config.task} in {config.data_dir or None} {words}',
-        lambda: vocabulary.load(experiment))
+        experiment.data)
 
 
 def step_key(program) -> str:

@@ -25,8 +25,6 @@ from lra.run import (
   program,
   provenance,
   rundir,
-  source,
-  vocabulary,
   warm_start,
 )
 from lra.run.checkpoint import Checkpoints
@@ -158,8 +156,8 @@ class Trainer:
       self._start = warm_start.read(config, self.program)
       if kept not in (None, self._start.sha256):
         raise UserError(
-            f'{source.folder(config)} has other parameters than those that '
-            f'{self.run.folder} began with: choose another --workdir.')
+            f'{self.program.experiment.start} has other parameters than those '
+            f'that {self.run.folder} began with: choose another --workdir.')
       kept = self._start.sha256
     if kept:
       self.identity['init_sha256'] = kept
@@ -171,7 +169,7 @@ class Trainer:
       self.state, self.counters = self.program.init(), RunCounters()
       if self._start:
         self.state = self._start.state(self.state)
-        say(f'{self.title}: parameters of {source.folder(self.config)}:\n'
+        say(f'{self.title}: parameters of {self.program.experiment.start}:\n'
             f'{self._start.table()}')
         self._start = None  # frees the memory
     else:
@@ -193,7 +191,7 @@ class Trainer:
       files.write_json(path, {
           **machine.environment(), **self.identity, 'data_fingerprint': ours,
           'data_origin': self.data.info.get('origin')})
-      words = vocabulary.of(self.program.experiment)
+      words = self.program.experiment.vocabulary
       files.write_all({self.run.folder / name: content for name, content in (
           words.contents() if words else {}).items()})
 

@@ -14,7 +14,7 @@ from lra.core.errors import UserError, choose
 from lra.core.terminal import say
 from lra.data import batches, longer, prepared
 from lra.data_prep import encode
-from lra.run import extrapolation, program, provenance, restore, vocabulary
+from lra.run import extrapolation, program, provenance, restore
 from lra.share import int8
 
 
@@ -77,7 +77,7 @@ class Trained:
     if not examples:
       return []
     split = encode.split(task, examples)
-    words = vocabulary.of(self.program.experiment)
+    words = self.program.experiment.vocabulary
     if words:
       split = words.split(split, self.program.objective.seq_len)
     names = encode.names(task)
@@ -138,7 +138,7 @@ class Trained:
 
   def _counted(self, split, data_dir, same_data):
     """Evaluates a split; returns (the data, counts of its batches)."""
-    data = vocabulary.load(self.program.experiment, data_dir)
+    data = self.program.experiment.data(data_dir)
     other = self._other_than(data)
     if other and same_data:
       raise UserError(f'{other}: set TFDS_DATA_DIR to the folder of its data.')

@@ -11,7 +11,6 @@ import numpy as np
 from lra.board import statistics
 from lra.board.statistics import Sample
 from lra.core.formats import percent, points
-from lra.run import vocabulary
 from lra.share import api, int8
 from lra.share import measured as studies
 
@@ -114,7 +113,7 @@ def measure(folder: pathlib.Path, seconds: float = SECONDS) -> Pair:
   trained = api.load(folder)
   both = trained, trained.quantised()
   found = [one.answers('test', same_data=True) for one in both]
-  data = vocabulary.load(trained.program.experiment)
+  data = trained.program.experiment.data()
   times = studies.interleaved(
       [_step(one, data.splits['test']) for one in both], seconds)
   size = trained.fitted[0].sizes.eval_batch

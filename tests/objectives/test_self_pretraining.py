@@ -16,7 +16,7 @@ from lra.core import tasks
 from lra.core.errors import UserError
 from lra.data import batches, prepared
 from lra.objectives import masked
-from lra.run import source, train, warm_start
+from lra.run import train, warm_start
 from tests.helpers import small, tiny
 from tests.helpers.paths import ROOT
 
@@ -149,7 +149,7 @@ def test_a_run_begins_with_the_encoder_of_its_first_phase(
   c.train.learning_rate, c.pretrain.learning_rate = 0.0, 0.01
   c.pretrain.objective, c.pretrain.steps = 'masked', 6
   run = small.experiment(c)
-  first = source.experiment(run.config)
+  first = run.source
   assert first.config.train.steps == 6 and first.folder != run.folder
   found = train.train(first, tested=False)
   assert found.status == 'validated' and found.baselines == {}
