@@ -120,7 +120,7 @@ def _group(config, name):
 def _parse(arg):
   task, *options = arg.split(',')
   known = {'protocol': tuple(PROTOCOLS),
-           'pretrain': FIELDS['pretrain.objective'].choices[1:]}
+           'pretrain': ('masked', 'causal')}
   found = {}
   for option in options:
     key, _, value = option.partition('=')
@@ -169,7 +169,7 @@ def _defaults():
     first, dot, _ = name.partition('.')
     if dot and first not in config:
       config[first] = ml_collections.ConfigDict()
-    if not field.required:
+    if field.default is not None:
       group, key = _group(config, name)
       group[key] = field.default
   return config

@@ -48,7 +48,7 @@ def fields() -> str:
       group = first
       lines.append(f'\n## {group or "General"}\n\n| field | default | meaning |'
                    '\n| :-- | :-- | :-- |')
-    default = '–' if field.required else f'`{field.default!r}`'
+    default = '–' if field.default is None else f'`{field.default!r}`'
     lines.append(f'| `{name}` | {default} | '
                  f'{_cell(describe.describe(field))} |')
   return '\n'.join(lines) + '\n'

@@ -1,15 +1,16 @@
 """Prints a config: every field with its value, its meaning and its range."""
 
-import dataclasses
 import functools
 import re
 import sys
 import textwrap
 
+from pydantic.fields import FieldInfo
+
 from lra import models
 from lra.run import check
 from lra.schema import identity
-from lra.schema.fields import COUNT, FIELDS, LARGEST, MANY, Field
+from lra.schema.fields import COUNT, FIELDS, LARGEST, MANY, bounds, choices
 
 _WIDTH = 76
 # Limits of the machine, not of the field: they are not printed.
@@ -40,22 +41,18 @@ def text(config) -> str:
   return '\n'.join(lines)
 
 
-def describe(field: Field) -> str:
+def describe(info: FieldInfo) -> str:
   """Returns the meaning of a field, and the values that it may have."""
-  return ' '.join(filter(None, (field.doc, limits(field))))
+  return ' '.join(filter(None, (info.description, limits(info))))
 
 
-def limits(field: Field) -> str:
+def limits(info: FieldInfo) -> str:
   """Returns the range or choices of a field as a sentence; '' if it has none.
   """
-  if field.choices:
-    shown = [str(choice) or 'empty' for choice in field.choices]
-    return f'One of {", ".join(shown)}.'
-  words = ' and '.join(
-      f'{word} {value:g}' for word, value in (
-          ('at least', field.low), ('above', field.above),
-          ('at most', field.high), ('below', field.below))
-      if value is not None and value not in _NO_LIMIT)
+  if may := choices(info):
+    return f'One of {", ".join(str(one) or "empty" for one in may)}.'
+  words = ' and '.join(f'{word} {limit:g}' for word, limit in
+                       bounds(info).items() if limit not in _NO_LIMIT)
   return words and f'{words[0].upper()}{words[1:]}.'
 
 
@@ -67,12 +64,8 @@ def arguments(mixer: type) -> dict[str, str]:
   meanings = {}
   for cls in reversed(mixer.__mro__):
     meanings.update(_attributes(cls, mixer))
-  found = {}
-  for argument in dataclasses.fields(mixer):
-    declared = check.declared_field(argument)
-    found[argument.name] = ' '.join(filter(None, (
-        meanings.get(argument.name), declared and limits(declared))))
-  return found
+  return {name: ' '.join(filter(None, (meanings.get(name), limits(info))))
+          for name, info in check.arguments(mixer).model_fields.items()}
 
 
 def _attributes(cls, mixer):

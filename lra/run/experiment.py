@@ -33,9 +33,7 @@ class Experiment:
 
   Attributes:
     config: the whole config, without references.
-    task: its task.
-    objective: its objective.
-    encoder: its encoder in float32; `model` changes the dtype.
+    encoder: the encoder in float32; `model` changes the dtype.
     folder: the run directory.
     made_by: the value of --config: file and task; '' for a config made in
       Python.
@@ -58,16 +56,14 @@ class Experiment:
 
     See `protocol_changes`, which raises UserError for an unknown protocol.
     """
-    if not self.made_by:
-      return None
-    return protocol_changes(self.config.to_dict(), self.made_by)
+    return protocol_changes(
+        self.config.to_dict(), self.made_by) if self.made_by else None
 
   @property
   def config_file(self) -> pathlib.Path | None:
     """The file that made the config; None for a config made in Python."""
-    if not self.made_by:
-      return None
-    return paths.config_file(paths.config_parts(self.made_by)[0])
+    return paths.config_file(
+        paths.config_parts(self.made_by)[0]) if self.made_by else None
 
   @property
   def dtype(self) -> str:
@@ -75,6 +71,11 @@ class Experiment:
     if self.config.dtype != 'auto':
       return self.config.dtype
     return 'float32' if jax.default_backend() == 'cpu' else 'bfloat16'
+
+  @property
+  def length(self) -> int:
+    """Positions of a whole sequence, the CLS token included."""
+    return self.objective.seq_len + self.encoder.prepend_cls
 
   @property
   def lengths(self) -> tuple[int, ...]:
@@ -102,17 +103,13 @@ class Experiment:
     """Returns the kernel that the mixers run; `xla` if there is no choice."""
     runs = getattr(
         self.encoder.mixer(dtype=jnp.dtype(dtype)), 'kernel_for', None)
-    if runs is None:
-      return 'xla'
-    return runs(self.objective.seq_len + self.encoder.prepend_cls,
-                self.config.encoder.width)
+    return runs(self.length, self.encoder.width) if runs else 'xla'
 
   @property
   def state_size(self) -> int | None:
     """Numbers that one layer keeps from token to token; see `lra.nn.state`."""
     return state.state_size(
-        self.encoder.mixer(), self.config.encoder.width,
-        self.objective.seq_len + self.encoder.prepend_cls)
+        self.encoder.mixer(), self.encoder.width, self.length)
 
   @functools.cached_property
   def source(self) -> 'Experiment | None':
@@ -197,7 +194,7 @@ def resolve(config: ConfigDict, *, made_by: str = '',
 
 
 def _source(config):
-  """Returns the experiment that a config starts from; None without a config.
+  """Returns the experiment that a config starts from; None for a path.
 
   Raises:
     UserError, flags.Error: `config.init_from` makes no experiment.
@@ -225,25 +222,13 @@ def _encoder(config, objective):
         f'config.encoder.pooling={settings.pooling} reads the first position, '
         f'which sees no other token in {config.model.name}: choose mean or '
         'last.')
-  return Encoder(
-      mixer=mixer, vocab_size=objective.task.vocab_size,
-      num_layers=settings.num_layers, width=settings.width,
-      conv_width=settings.conv_width,
-      mlp_width=settings.mlp_width, dropout=settings.dropout,
-      positions=settings.positions, max_positions=settings.max_positions,
-      token_types=settings.token_types,
-      norm_embedding=settings.norm_embedding,
-      prepend_cls=settings.pooling == 'cls',
-      cls_has_position=settings.cls_has_position,
-      embedding_std=settings.embedding_std, remat=settings.remat,
-      norm=settings.norm, norm_place=settings.norm_place,
-      norm_eps=settings.norm_eps, gelu=settings.gelu,
-      norm_momentum=settings.norm_momentum,
-      norm_rows=settings.norm_examples * (2 if objective.task.dual else 1),
-      block=settings.block, inputs=settings.inputs,
-      tie_dropout=settings.tie_dropout,
-      mask_padding=config.mask_padding, dtype=jnp.dtype('float32'),
-      full_length=objective.seq_len)
+  return _made(Encoder, {}, **{
+      **settings.to_dict(), 'mixer': mixer,
+      'vocab_size': objective.task.vocab_size,
+      'prepend_cls': settings.pooling == 'cls',
+      'norm_rows': settings.norm_examples * (2 if objective.task.dual else 1),
+      'mask_padding': config.mask_padding, 'dtype': jnp.dtype('float32'),
+      'full_length': objective.seq_len})
 
 
 def make_mixer(model):
@@ -256,11 +241,12 @@ def make_mixer(model):
     model: `config.model`, checked.
   """
   arguments = model.to_dict()
-  return functools.partial(
-      _mixer, models.mixer(arguments.pop('name')), arguments)
+  cls = models.mixer(arguments.pop('name'))
+  return functools.partial(_made, cls, arguments)
 
 
-def _mixer(cls, arguments, **given) -> nn.Module:
+def _made(cls, arguments, **given) -> nn.Module:
+  """Makes a module, with those of the given values that it has a field for."""
   fields = cls.__dataclass_fields__
   return cls(**arguments, **{k: v for k, v in given.items() if k in fields})
 

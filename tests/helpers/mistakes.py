@@ -128,14 +128,12 @@ def archive(words, content):
 
 def limits():
   """Yields cases that set a number of a config to nan or outside its range."""
-  for name, field in fields.FIELDS.items():
-    if field.type not in (int, float):
-      continue
-    wrong = ['nan', 'inf', '-inf'] if field.type is float else []
-    for limit, step in ((field.low, -1), (field.high, 1)):
-      if limit is not None:
-        wrong.append(limit + step if field.type is int or step < 0
-                     else 1.1 * limit)
-    wrong += [x for x in (field.above, field.below) if x is not None]
+  for name, info in fields.FIELDS.items():
+    wrong = ['nan', 'inf', '-inf'] if info.annotation is float else []
+    for word, limit in fields.bounds(info).items():
+      wrong.append(
+          limit - 1 if word == 'at least' else limit if (
+              word != 'at most') else limit + 1 if info.annotation is int else (
+                  1.1 * limit))
     for value in wrong:
       yield mini(f'config.{name}=', f'{name}={value}')

@@ -16,7 +16,7 @@ from lra.run import program
 from lra.schema import fields
 from tests.helpers import encoder_reference, small
 
-POOLING = fields.FIELDS['encoder.pooling'].choices
+POOLING = fields.choices(fields.FIELDS['encoder.pooling'])
 
 
 def test_pooling_reads_true_tokens_only():

@@ -54,25 +54,22 @@ def test_references_need_not_be_resolved():
       importlib.import_module('lra.configs.reformer').get_config('listops'))
 
 
-NUMBERS = {n: f for n, f in fields.FIELDS.items() if f.type in (int, float)}
+NUMBERS = {n: f for n, f in fields.FIELDS.items() if f.annotation in (
+    int, float)}
 
 
 @pytest.mark.parametrize('name', NUMBERS)
 def test_every_number_is_held_to_its_range(name):
-  field = NUMBERS[name]
-  kind = 'whole' if field.type is int else 'finite'
-  wrong = ['3'] + ([True, 1.5] if field.type is int else [
+  kind, bounds = NUMBERS[name].annotation, fields.bounds(NUMBERS[name])
+  wrong = ['3'] + ([True, 1.5] if kind is int else [
       math.nan, math.inf, -math.inf])
-  if field.low is not None:
-    wrong.append(field.low - 1)
-  if field.high is not None:
-    wrong.append(field.high + 1 if field.type is int else 2 * field.high)
-  wrong += [x for x in (field.above, field.below) if x is not None]
+  for word, limit in bounds.items():
+    wrong.append({'at least': limit - 1, 'at most': (
+        limit + 1 if kind is int else 2 * limit)}.get(word, limit))
   for value in wrong:
-    limits = [x for x in (field.low, field.high, field.above, field.below)
-              if x is not None]
-    _refuse({name: value}, kind, *map(str, limits))
-  for limit in (field.low, field.high):
+    _refuse({name: value}, 'whole' if kind is int else 'finite',
+            *map(str, bounds.values()))
+  for limit in (bounds.get('at least'), bounds.get('at most')):
     if limit is not None:
       c = _config()
       group, _, key = name.rpartition('.')
@@ -130,14 +127,14 @@ def test_arguments_without_a_range_are_finite_and_whole_where_they_should_be():
 
 
 @pytest.mark.parametrize('name', [
-    n for n, f in fields.FIELDS.items() if f.choices])
+    n for n, f in fields.FIELDS.items() if fields.choices(f)])
 def test_every_choice_is_held(name):
-  _refuse({name: 'nothing'}, "'nothing'", *fields.FIELDS[name].choices)
+  _refuse({name: 'nothing'}, "'nothing'", *fields.choices(fields.FIELDS[name]))
 
 
 @pytest.mark.parametrize('name', [
-    n for n, f in fields.FIELDS.items() if f.type in (bool, str, tuple)
-    and not f.choices and n != 'task'])
+    n for n, f in fields.FIELDS.items() if f.annotation not in (int, float)
+    and not fields.choices(f) and n != 'task'])
 def test_other_types_are_held(name):
   _refuse({name: 3}, 'must be')
 
