@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from lra.board import inputs
-from lra.cli import inspection
+from lra.cli.predict import predict
 from lra.core import files
 from lra.core.errors import UserError
 from lra.data_prep import archives, folders
@@ -34,7 +34,7 @@ def _run(folder):
 
 # Path in a folder -> function that reads this path, given the folder.
 READERS = {
-    'examples.txt': lambda f: inspection.predict(f / 'examples.txt', f),
+    'examples.txt': lambda f: predict(f / 'examples.txt', f),
     's.txt': lambda f: sweep.read(f / 's.txt'),
     'a.tar': lambda f: list(archives.files(f / 'a.tar', bool)),
     'bundle.tar': lambda f: bundle.unpack(f / 'bundle.tar', [], f),

@@ -258,7 +258,7 @@ def write_readme(folder: str | os.PathLike = MODELS) -> pathlib.Path:
 def listing(params: Mapping[str, Mapping[str, int]] | None = None,
             folder: str | os.PathLike = MODELS,
             states: Mapping[str, int] | None = None) -> str:
-  """Returns the plain-text table of `run_lra.py --list`, then the problems.
+  """Returns the plain-text table of `run_lra.py list`, then the problems.
 
   Args:
     params: model -> task -> number of parameters; tasks become columns, in

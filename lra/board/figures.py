@@ -23,8 +23,8 @@ OVERVIEW = 'full_tasks.svg'
 PROFILES = 'mechanisms.svg'
 # Most rows in a figure: there is no room for more names.
 MOST = 80
-_CODE = ('report/charts.py', 'records/style.py', 'report/panels.py',
-         'report/front.py')
+_CODE = ('board/charts.py', 'core/style.py', 'board/panels.py',
+         'board/front.py')
 _SEAL = re.compile(rb'<!-- drawn from ([0-9a-f]{64}), is ([0-9a-f]{64}) -->\n')
 
 

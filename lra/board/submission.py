@@ -1,4 +1,4 @@
-"""Checks a record before it is sent to the leaderboard: `--check_record=FILE`.
+"""Checks a record before it is sent to the leaderboard: `board --check=FILE`.
 """
 
 import hashlib

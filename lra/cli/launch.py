@@ -153,11 +153,11 @@ def _ended(trained, errors):
 
 
 def _warn_of_form(names):
-  """Reports models whose files do not have the form that --list reads."""
+  """Reports models whose files do not have the form that `list` reads."""
   from lra.board import catalogue
   for problem in filter(None, map(catalogue.problem, sorted(names))):
     if distributed.is_leader():
-      say(f'{problem} Until then --list leaves the model out.')
+      say(f'{problem} Until then `list` leaves the model out.')
 
 
 def to_record(changes) -> bool:

@@ -1,16 +1,14 @@
-"""The flags of `run_lra.py`, except --config and --compile_cache; and --help.
-"""
+"""The flags of training, except --config and --compile_cache."""
 
 import itertools
 import math
 import os
 import pathlib
 import sys
-import textwrap
 
 from absl import flags
 
-from lra.cli import command, words
+from lra.cli import command
 from lra.core import files, paths
 from lra.core.errors import UserError
 
@@ -32,21 +30,6 @@ RESULTS_DIR = flags.DEFINE_string(
 PAGE = flags.DEFINE_string(
     'page', None, 'The leaderboard file to write. Default: leaderboard.md, or '
     'leaderboard.md in --results_dir if that is given.')
-LEADERBOARD = flags.DEFINE_boolean(
-    'leaderboard', False, 'Write the leaderboard again from its records.')
-STUDIES = flags.DEFINE_boolean(
-    'studies', False, 'Write docs/studies.md, the page of the experiments in '
-    'configs/studies/, again from its records.')
-HTML = flags.DEFINE_string(
-    'html', None, 'With --leaderboard: also write an HTML page, index.html, '
-    'to this folder.')
-CHECK_RECORD = flags.DEFINE_string(
-    'check_record', None, 'Check a record before you send it: its form, '
-    'settings, commit, data and the other records.')
-CURVES = flags.DEFINE_string(
-    'curves', None, 'Draw the validation accuracies of run directories, or the '
-    'last ones of records, to this file, with one line for all seeds of a '
-    'config: --curves=FIGURE.png RUN RUN ...')
 SWEEP = flags.DEFINE_string(
     'sweep', None, 'Train the configs and seeds of a file, such as '
     'configs/sweeps/mini.txt, one after another. See docs/sweeps.md.')
@@ -141,29 +124,6 @@ SHOW_TEST = flags.DEFINE_boolean(
 COMPILE_ONLY = flags.DEFINE_boolean(
     'compile_only', False, 'Compile the steps of --config into --compile_cache '
     'and do not train.')
-EVALUATE = flags.DEFINE_string(
-    'evaluate', None, 'Score the model of a run directory or checkpoint on its '
-    'test split.')
-LENGTHS = flags.DEFINE_list(
-    'lengths', [], 'With --evaluate: score generated sequences of these '
-    'lengths in tokens, such as 64,128,40-256. For probes and ListOps.')
-QUANTISE = flags.DEFINE_enum(
-    'quantise', None, ('int8',), 'With --evaluate: compare the model with its '
-    'int8 version by accuracy, bytes and seconds. Needs the extra int8.')
-PREDICT = flags.DEFINE_string(
-    'predict', None, 'Classify the examples in a file with the model of a run: '
-    '--predict=FILE RUN. Each line has one example: a text, two texts with a '
-    'tab between them, or the file name of an image.')
-COMPARE = flags.DEFINE_boolean(
-    'compare', False, 'Compare the settings and scores of two run directories '
-    'or records, and test the difference: --compare A B.')
-EXPORT = flags.DEFINE_string(
-    'export', None, 'Write the model of a finished run to this new folder, in '
-    'the form of Hugging Face, with a model card: --export=FOLDER RUN. See '
-    'docs/share-a-model.md.')
-PUSH = flags.DEFINE_string(
-    'push', None, 'With --export: also upload the folder to Hugging Face as '
-    'this model, USER/NAME.')
 LOG = flags.DEFINE_list(
     'log', [], 'Further formats of the log in the run directory, besides '
     'metrics.jsonl: csv, tensorboard, wandb, mlflow.')
@@ -177,19 +137,15 @@ TRIAL = flags.DEFINE_boolean(
 PRINT_CONFIG = flags.DEFINE_boolean(
     'print_config', False, 'Print every field of --config with its value, '
     'meaning and range, and do not train.')
-LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
 flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
     'it must be a finite number of at least 0')
 for _flag, _what in (
     ('workdir', 'a folder'), ('results_dir', 'a folder'), ('page', 'a file'),
-    ('html', 'a folder'), ('check_record', 'a file'), ('curves', 'a file'),
     ('sweep', 'a file'), ('suite', 'a suite'),
     ('bundle', 'a file'), ('from_bundle', 'a file'),
     ('shard', 'a part, such as 2/5'), ('coordinator', 'HOST:PORT'),
     ('partition', 'a partition'), ('seeds', 'seeds, such as 0-4'),
-    ('evaluate', 'a run directory'), ('predict', 'a file'),
-    ('export', 'a folder'), ('push', 'a model, USER/NAME'),
     ('profile', 'steps, such as 20:30')):
   flags.register_validator(
       _flag, lambda value: value != '', f'it must name {_what}')
@@ -234,7 +190,6 @@ for _flag, _others, _why in (
      'trains one run after another, each in a directory of its own'),
     ('distributed', ('at_once',), 'trains one run at a time'),
     ('executor', ('shard',), 'makes the parts itself'),
-    ('quantise', ('lengths',), 'scores the test split'),
     ('plan', ('status', 'executor', 'bundle', 'from_bundle'),
      'changes nothing'),
     ('bundle', ('status', 'executor'), 'is for a sweep that runs here'),
@@ -245,92 +200,20 @@ for _flag, _others, _why in (
         f'--{_flag} {_why}: leave out --{_other}')
 
 # Flags that name a file or a folder. The shell does not expand ~ in --flag=~.
-_PATHS = ('bundle', 'check_record', 'curves', 'evaluate', 'export',
-          'from_bundle', 'html', 'page', 'predict', 'results_dir',
-          'workdir')
+_PATHS = ('bundle', 'from_bundle', 'page', 'results_dir', 'workdir')
 _RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
          'replace', 'results_dir')
 # Flag that selects a command -> the other flags of the command.
 COMMANDS = {
-    'list': (),
-    'leaderboard': ('html', 'page', 'results_dir'),
-    'studies': ('results_dir',),
-    'check_record': ('results_dir',),
-    'curves': (),
     'sweep': ('bundle', 'cpus', 'executor', 'from_bundle', 'gpus', 'hours',
               'jobs', 'missing', 'partition', 'plan', 'shard', 'status',
               *_RUNS),
     'suite': ('models', 'plan', *_RUNS),
-    'evaluate': ('lengths', 'quantise'),
-    'predict': (),
-    'compare': (),
-    'export': ('push',),
     command.CONFIG.name: (
         'compile_only', 'coordinator', 'distributed', 'grid', 'num_processes',
         'print_config', 'process_id', 'profile', 'search', 'seeds',
         'show_test', 'space', 'test', 'trial', 'trials', 'workdir', *_RUNS),
 }
-
-_HELP = '''\
-Trains attention mechanisms on Long Range Arena and compares them.
-usage: {program} FLAGS, or with a word: {program} evaluate RUN
-
-Train a model and score it. The same command resumes a stopped run.
-  --config={model}:listops_mini
-  --config={model}:listops,protocol=nystrom      another protocol
-  --config={model}:listops --config.train.steps=100   a field
-  --config=...:listops --seeds=0-4               several seeds
-  --config=...:listops --grid='train.learning_rate=[0.02,0.05]'
-  --config=...:listops --search=optuna --space='train.learning_rate=log(1e-4,1)'
-  --config=...:listops --print_config            fields, with their meaning
-  --config=...:listops --trial                   hours and memory of it
-
-Train many configs, each with its seeds.
-  --sweep=configs/sweeps/mini.txt                train what is not finished
-  --sweep=configs/sweeps/mini.txt --status       show what is finished
-  --sweep=configs/sweeps/mini.txt --plan         estimate the minutes
-  --sweep=configs/sweeps/mini.txt --executor=slurm --partition=NAME
-  --suite=state --plan                           the same grid for each model
-
-Use finished runs: RUN is a folder such as runs/listops_mini/simpletron/...
-  --evaluate=RUN                                 score it on its test split
-  --predict=FILE RUN                             classify the lines of a file
-  --compare RUN RUN                              test the difference
-  --curves=FIGURE.png RUN RUN                    draw validation accuracies
-  --export=FOLDER RUN                            write the model, to share it
-
-Look things up.
-  --list                                         models and tasks
-  --leaderboard --html=site                      write the tables again
-  --studies                                      write docs/studies.md again
-  --check_record=FILE                            before you send a record
-
-With --config, --sweep or --suite:
-  --max_minutes=30     checkpoint and stop in time (exit code 75)
-  --log=csv,tensorboard,wandb,mlflow             further formats of the log
-  --norecord           keep the results off the leaderboard
-
-Flags of a word: {program} sweep --help, also of data and costs
-All flags: --helpfull. Documentation: docs/index.md of the repository.'''
-
-
-def summary(word: str = '') -> str:
-  """Returns the text of --help: an example of each use.
-
-  Args:
-    word: a word of `lra.cli.words`, whose flags are described instead.
-  """
-  name = command.CONFIG.name if word == 'train' else word
-  if name in COMMANDS:
-    form = f'{word} {words.FORMS[word]}'.rstrip()
-    lines = [f'usage: {" ".join(paths.program())} {form} FLAGS']
-    for flag in (name, *sorted(COMMANDS[name])):
-      text = ' '.join(f'--{flag}: {flags.FLAGS[flag].help}'.split())
-      lines.append(textwrap.fill(
-          text, 80, initial_indent='  ', subsequent_indent='      '))
-    return '\n'.join(lines)
-  return _HELP.format(program=' '.join(paths.program()),
-                      model=paths.config_said('simpletron'))
 
 
 def check() -> None:

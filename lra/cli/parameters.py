@@ -1,7 +1,7 @@
 """Counts the parameters of every model on every task without computing them.
 
 It also finds the state size of every model. Counting takes seconds. So
-`run_lra.py --list` reads the file that `python -m lra.cli.parameters` has
+`run_lra.py list` reads the file that `python -m lra.cli.parameters` has
 written, and counts only models missing in it.
 """
 

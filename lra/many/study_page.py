@@ -99,7 +99,7 @@ def made(page: pathlib.Path, results: pathlib.Path
                      study.question, _summary(answers)))
     sections.append(_section(study, found, measured, answers, [
         os.path.relpath(path, page.parent) for path in drawn]))
-  program = ' '.join((*paths.program(), '--studies'))
+  program = ' '.join((*paths.program(), 'board', '--studies'))
   text = '\n'.join([
       _INTRO.format(program=program),
       markdown.table(('study', 'question', 'answers'), overview), '',

@@ -109,7 +109,7 @@ def read(path: pathlib.Path) -> list[Entry]:
       entries.append(dataclasses.replace(entry, arm=found[number - 1][0]))
   if not entries and path.suffix == study.SUFFIX:
     raise UserError(f'{path} has no arms to train: its numbers are measured. '
-                    '--studies writes its page.')
+                    '`board --studies` writes its page.')
   if not entries:
     raise UserError(f'{path} has no run: write lines such as '
                     'configs/transformer.py:listops_mini seeds=0-4.')

@@ -21,7 +21,7 @@ from lra.schema import identity
 from lra.schema.fields import FIELDS
 from lra.schema.synonyms import beside, likeliest
 
-_FORM = ('--config has the form configs/<model>.py:<task>, and --list shows '
+_FORM = ('--config has the form configs/<model>.py:<task>, and `list` shows '
          'the models and tasks')
 
 

@@ -35,7 +35,7 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   """Restores a run on one device, with the parameters that it scores.
 
   Args:
-    folder: a run directory or a folder that --export wrote. For other
+    folder: a run directory or a folder that `export` wrote. For other
       parameters: checkpoints/best or checkpoints/last in a run directory, or a
       step in one of these.
 

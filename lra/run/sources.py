@@ -95,7 +95,7 @@ def place(folder: pathlib.Path) -> tuple[pathlib.Path, str, int | None]:
   close = _near(folder)
   raise UserError(
       f'{folder} is not the directory of a run, nor a checkpoint in one, nor '
-      'a folder that --export wrote, nor that of a BERT: ' + (
+      'a folder that `export` wrote, nor that of a BERT: ' + (
           f'did you mean {close}?' if close else
           'give a directory with a config.json, such as runs/listops_mini/'
           'simpletron/<config hash>-s0, or its checkpoints/best, '

@@ -219,7 +219,7 @@ def load(folder: str | os.PathLike) -> Trained:
     folder: a run directory, such as `runs/<task>/<model>/<config
       hash>-s<seed>`.
       For other parameters, one of its checkpoints: `checkpoints/best`,
-      `checkpoints/last` or a step in these. Or a folder that --export wrote,
+      `checkpoints/last` or a step in these. Or a folder that `export` wrote,
       or the name of such a model on Hugging Face's hub, see `hub.place`.
 
   Raises:

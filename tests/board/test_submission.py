@@ -5,8 +5,6 @@ import hashlib
 import json
 
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
 from lra.board import submission
 from lra.cli import main
@@ -123,9 +121,7 @@ def test_a_second_record_of_a_run_is_found(record, tmp_path):
 
 
 def _run(path, folder):
-  with flagsaver.flagsaver():
-    flags.FLAGS(['lra', f'--check_record={path}', f'--results_dir={folder}'])
-    return main.main()
+  return main.main(['board', f'--check={path}', f'--results_dir={folder}'])
 
 
 def test_the_command_prints_what_passed_and_what_failed(

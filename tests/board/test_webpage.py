@@ -245,12 +245,12 @@ def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
 def test_on_the_command_line(tmp_path):
   place = Place(tmp_path, RUNS[:1])
   where = [f'--results_dir={tmp_path}', f'--page={place.page}']
-  for wrong in (['--html=site'], ['--leaderboard', '--html=']):
+  for wrong in (['--html=site'], ['board', '--html=']):
     commands.assert_one_sentence(
         commands.run('run_lra', *wrong, *where, cwd=tmp_path), '--html')
   assert not (tmp_path / 'site').exists() and not place.page.exists()
   done = commands.run(
-      'run_lra', '--leaderboard', '--html=site', *where, cwd=tmp_path)
+      'run_lra', 'board', '--html=site', *where, cwd=tmp_path)
   assert done.returncode == 0, done.stderr
   page = Page((tmp_path / 'site' / 'index.html').read_text('utf-8'))
   # The record's config lacks most fields; the command sets those that it has.

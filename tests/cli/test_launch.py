@@ -200,7 +200,7 @@ def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
   name = folder.relative_to(tmp_path)
   assert warned.startswith('lra/models/simpletron.py ')
   assert f' {name} ' in warned and provenance.GOES_ON in warned
-  evaluate = [f'--evaluate={folder}']
+  evaluate = ['evaluate', f'{folder}']
   for command in (train, evaluate, sweep, [*sweep, '--status']):
     assert not said(*command)
   for file in ('env.json', 'result.json'):
@@ -209,6 +209,6 @@ def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
       (train, provenance.FINISHED), (sweep, provenance.FINISHED),
       ([*sweep, '--status'], provenance.FINISHED),
       (evaluate, provenance.LOADED),
-      ([f'--evaluate={folder}/checkpoints/last'], provenance.LOADED)):
+      (['evaluate', f'{folder}/checkpoints/last'], provenance.LOADED)):
     warned, = said(*command)
     assert words in warned, command

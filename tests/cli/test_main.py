@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from lra.cli import launch, options
+from lra.cli import launch
 from tests.helpers import commands, committed, tiny
 from tests.helpers.commands import assert_one_sentence
 from tests.helpers.paths import ROOT
@@ -135,10 +132,10 @@ def test_a_run_that_changes_its_protocol_is_recorded_on_request(
 def _spoil_and_regenerate(record, page, place):
   text = page.read_text()
   page.unlink()
-  assert _run('--leaderboard', *place).returncode == 0
+  assert _run('board', *place).returncode == 0
   assert page.read_text() == text
   record.write_text(record.read_text()[:100])
-  done = _run('--leaderboard', *place)
+  done = _run('board', *place)
   assert done.returncode == 0, done.stderr
   assert f'left out: runs/listops_mini/{record.name}: ' in done.stderr
   assert f'* `runs/listops_mini/{record.name}`: it is damaged' in (
@@ -187,7 +184,7 @@ def test_where_nothing_can_be_recorded_nothing_is_trained(
 
 
 def test_list():
-  done = _run('--list')
+  done = _run('list')
   assert done.returncode == 0
   for name in ('transformer', 'simpletron_resl', 'listops_mini'):
     assert name in done.stdout
@@ -198,21 +195,3 @@ def test_list():
              for line in lines)
   assert any(re.match(r'image .* 10 classes  Image +lra, nystrom\b', line)
              for line in lines)
-
-
-@pytest.mark.parametrize('program, flag', [
-    (['-c', 'import run_lra; run_lra.run()'], '--helpfull'),
-    ([str(ROOT / 'run_lra.py')], '--helpfull')])
-def test_full_help_lists_all_flags(
-    tmp_path, program, flag):
-  """The command `lra`, which only calls `run_lra.run`, has the same help."""
-  done = subprocess.run(
-      [sys.executable, *program, flag],
-      cwd=tmp_path, text=True, capture_output=True, check=False,
-      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
-  assert done.returncode == 0, done.stderr
-  assert done.stdout.startswith('Trains a model on a task'), done.stderr
-  listed = re.findall(r'^  --(?:\[no\])?(\w+):', done.stdout, re.M)
-  assert set(listed) == {
-      name for taker, taken in options.COMMANDS.items()
-      for name in (taker, *taken)}

@@ -96,7 +96,7 @@ def test_a_damaged_table_is_counted_again(tmp_path, text):
 
 
 def test_listing_needs_no_jax():
-  code = ("import sys; from lra.cli import main; main.listing(); "
+  code = ("import sys; from lra.cli import list as words; words.listing(); "
           "assert 'jax' not in sys.modules")
   subprocess.run([sys.executable, '-c', code], check=True)
 

@@ -1,72 +1,102 @@
-"""Tests that words are translated to the flags of their command."""
+"""Tests the words of the command line, their flags and their errors."""
 
 import re
+import shlex
 
 import pytest
-from absl import flags
 from absl.testing import flagsaver
 
-from lra.cli import options, words
+from lra.cli import arguments, main, train
 from lra.core.errors import UserError
-from tests.helpers import commands
+from lra.run import loader
+from lra.run.experiment import resolve
+from tests.helpers import commands, documents
+from tests.helpers.paths import ROOT
+
+COMMANDS = documents.commands(r'run_lra\.py|lra|lra-cuda')
+# The documents ask readers to write these files.
+_WRITTEN = ('configs/mean.py', 'configs/aft.py', 'my_runs.toml')
+# The documents ask readers to download this folder.
+_DOWNLOADED = '=bert-base-uncased'
+_PARSED = sorted({*arguments.WORDS} - {'train', 'data'})
 
 
-@pytest.mark.parametrize('said, meant', [
-    ('', ''),
-    ('--list', '--list'),
-    ('train --config=a.py:text --seeds=0-2', '--config=a.py:text --seeds=0-2'),
-    ('evaluate RUN --lengths 64,128', '--evaluate=RUN --lengths 64,128'),
-    ('predict f.txt RUN --compile_cache=',
-     '--predict=f.txt --compile_cache= RUN'),
-    ('compare A B', '--compare A B'),
-    ('curves a.png A B C', '--curves=a.png A B C'),
-    ('export here RUN --push=a/b', '--export=here --push=a/b RUN'),
-    ('sweep s.txt --status', '--sweep=s.txt --status'),
-    ('suite state --plan', '--suite=state --plan'),
-    ('leaderboard --html=site', '--leaderboard --html=site'),
-    ('evaluate --help', '--help')])
-def test_a_word_is_the_flag_of_its_name(said, meant):
-  assert words.flags(said.split()) == meant.split()
+def test_documents_have_commands_of_every_kind():
+  words = {shlex.split(line)[0].partition('=')[0] for line in COMMANDS}
+  assert words >= {*arguments.WORDS, '--config', '--leaderboard'} - {'train'}
 
 
-def test_each_command_has_a_word():
-  assert {'train', *options.COMMANDS} - {'config'} == {*words.FORMS}
+@pytest.mark.parametrize('line', COMMANDS)
+def test_commands_of_the_documents_are_taken(line, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  words = shlex.split(line.replace('$JOB_COMPLETION_INDEX', '0'))
+  if any(name in line for name in _WRITTEN):
+    pytest.skip('a file that the reader writes')
+  if words[0] in _PARSED or words[0] == '--leaderboard':
+    arguments.parsed(words[0].replace('--leaderboard', 'board'), words[1:])
+  elif words[0] == 'data':
+    from lra.data_prep import __main__ as data
+    data.parser().parse_args(words[1:])
+  elif words != ['--help']:
+    made = [word for word in words if word.startswith('--config')]
+    resolve(loader.made_by([
+        word for word in made if not word.endswith(_DOWNLOADED)]))
+    with flagsaver.flagsaver():
+      train.parse([w for w in words if not w.startswith('--config.')])
 
 
-@pytest.mark.parametrize('word', sorted(words.FORMS))
-def test_the_flags_of_a_word_are_taken(word):
-  form = words.FORMS[word].replace('...', 'RUN').split()
-  with flagsaver.flagsaver():
-    flags.FLAGS(['lra', *words.flags([word, *form])])
-    options.check()
-    assert word == 'train' or flags.FLAGS[word].value
+def test_help_fits_a_screen_and_names_every_word():
+  lines = main.summary().splitlines()
+  assert len(lines) <= 40 and max(map(len, lines)) <= 80
+  listed = {line.split()[0] for line in lines if line.startswith('  ')}
+  assert {*arguments.WORDS} <= listed
 
 
-@pytest.mark.parametrize('said, named', [
-    ('evalute RUN', "'evalute': did you mean .* evaluate"),
-    ('dta --task=text', "'dta': did you mean .* data"),
+@pytest.mark.parametrize('word', _PARSED)
+def test_the_help_of_a_word_has_two_examples_that_are_taken(word):
+  parser = arguments.Parser(word)
+  examples = re.findall(r'^  python run_lra.py (\S+ ?.*)$', parser.description,
+                        re.MULTILINE)
+  assert len(examples) == 2
+  for example in examples:
+    name, *rest = shlex.split(example.partition(' | ')[0])
+    assert name == word and arguments.parsed(word, rest).main
+
+
+@pytest.mark.parametrize('given, named', [
+    ('evalute RUN', "'evalute': did you mean evaluate"),
+    ('dta --task=text', "'dta': did you mean data"),
     ('a.py:text', '--config=a.py:text'),
     ('xyzzy', 'choose one of train, '),
-    ('train x', 'train .* x '), ('list x --html=a', 'list .* x '),
-    ('compare A', 'compare needs RUN RUN'),
-    ('curves a.png', 'curves needs FIGURE RUN'),
-    ('evaluate --lengths=64 RUN', 'evaluate needs RUN directly')])
-def test_a_wrong_word_is_named(said, named):
-  with pytest.raises(UserError, match=named):
-    words.flags(said.split())
+    ('list x', "'x' is one argument too many"),
+    ('compare A', 'required: B'), ('curves a.png', 'required: RUN'),
+    ('evaluate RUN --html=a', '--html is a flag of .* board '),
+    ('board --seeds=0-3', '--seeds is a flag of .* train '),
+    ('list --norecord', '--norecord is a flag of .* train '),
+    ('list --frobnicate', '--frobnicate is no flag'),
+    ('board --html=', 'name a file or a folder'),
+    ('board --html=gs://a', 'is a URL'),
+    ('--source=aclImdb.tar.gz', '--source is a flag of .* data '),
+    ('--evaluate=RUN', 'write .* evaluate'),
+    ('--lr=1', "'lr'.*--config.train.learning_rate"),
+    ('--batch_size=1', "'batch_size'.*--config.train.batch_size"),
+    ('--max_minutes=1', 'needs --config|Nothing to do'),
+    ('--config=simpletron:text x', "argument 'x'")])
+def test_a_wrong_argument_is_named(given, named):
+  with flagsaver.flagsaver(), pytest.raises(UserError, match=named):
+    main.main(given.split())
 
 
 def test_the_program_takes_words(tmp_path):
   done = commands.run('run_lra', 'compare', 'a', 'b', cwd=tmp_path)
   commands.assert_one_sentence(done, 'a')
-  commands.assert_one_sentence(
-      commands.run('run_lra', 'compare', 'a', cwd=tmp_path), 'compare needs')
-  done = commands.run('run_lra', 'leaderboard', '--help', cwd=tmp_path)
-  assert '--html' in done.stdout and '--sweep' not in done.stdout
+  done = commands.run('run_lra', 'board', '--help', cwd=tmp_path)
+  assert '--html' in done.stdout and '--seeds' not in done.stdout
 
 
-@pytest.mark.parametrize('word', sorted(words.FORMS))
-def test_the_help_of_a_word_has_the_flags_of_its_command(word):
-  name = 'config' if word == 'train' else word
-  found = re.findall('^  --(.*?): ', options.summary(word), re.MULTILINE)
-  assert {*found} == {name, *options.COMMANDS[name]}
+@pytest.mark.parametrize('folder', ['/', '//', '/tmp/..', 'link'])
+def test_the_root_folder_is_no_run_directory(folder, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'link').symlink_to('/')
+  with flagsaver.flagsaver(), pytest.raises(UserError, match='root folder'):
+    train.parse(['--config=simpletron:text', f'--workdir={folder}'])

@@ -200,7 +200,7 @@ def test_a_full_disk_under_stdout_is_one_sentence(program):
 
 @pytest.mark.full
 @pytest.mark.parametrize('asked', [
-    ('--list',), ('--compare', *sorted(
+    ('list',), ('compare', *sorted(
         (ROOT / 'lra/results/runs/listops_mini').glob('transformer-*'))[:2])])
 def test_an_answer_to_a_full_disk_is_one_sentence(asked):
   done = _to_a_full_disk('run_lra.py', *asked)

@@ -32,12 +32,12 @@ CASES = [
     (f'--sweep={URL}',),
     ('--sweep=configs/sweeps/mini.txt', f'--bundle={URL}'),
     ('--sweep=configs/sweeps/mini.txt', f'--from_bundle={URL}'),
-    (f'--evaluate={URL}',),
-    ('--predict=x.txt', URL),
-    (f'--predict={URL}', 'run'),
-    ('--curves=x.png', 'run', URL),
-    (f'--curves={URL}.png', 'run'),
-    ('--compare', URL, 'run'),
+    ('evaluate', f'{URL}',),
+    ('predict', 'x.txt', URL),
+    ('predict', f'{URL}', 'run'),
+    ('curves', 'x.png', 'run', URL),
+    ('curves', f'{URL}.png', 'run'),
+    ('compare', URL, 'run'),
     (*DATA, f'--data_dir={URL}'),
     (*DATA, f'--source={URL}'),
     (*DATA, '--baselines', f'--baselines_dir={URL}'),
@@ -65,7 +65,7 @@ def test_neither_does_the_environment(tmp_path, program, arguments):
 
 
 def test_what_needs_no_data_looks_at_no_data_folder(tmp_path):
-  done = commands.run('run_lra', '--list', cwd=tmp_path, TFDS_DATA_DIR=URL)
+  done = commands.run('run_lra', 'list', cwd=tmp_path, TFDS_DATA_DIR=URL)
   assert done.returncode == 0, done
 
 

@@ -25,8 +25,8 @@ PROGRESS = ('reading', 'checking', 'storing', 'drawing')
 # The environment before tests change it.
 _ENVIRONMENT = dict(os.environ)
 # Packages whose modules are imported before the first command.
-_IMPORTED = ('data_prep', 'lra.cli', 'lra.models', 'lra.nn', 'lra.objectives',
-             'lra.schema', 'lra.board', 'lra.many', 'lra.run')
+_IMPORTED = ('lra.data_prep', 'lra.cli', 'lra.models', 'lra.nn',
+             'lra.objectives', 'lra.schema', 'lra.board', 'lra.many', 'lra.run')
 _LEFT_OUT = 'lra.data_prep.linear'  # imports scikit-learn
 LONGEST = 60  # CPU seconds that a command may use
 

@@ -209,11 +209,11 @@ def test_other_formats_are_refused(tmp_path):
 def test_on_the_command_line(tmp_path):
   make(tmp_path / 'a')
   make(tmp_path / 'b', 1, SCORES[1])
-  for runs, word in ([], '--curves'), (['a', 'c'], 'c '):
+  for runs, word in ([], 'RUN'), (['a', 'c'], 'c '):
     commands.assert_one_sentence(
-        commands.run('run_lra', '--curves=f.png', *runs, cwd=tmp_path), word)
+        commands.run('run_lra', 'curves', 'f.png', *runs, cwd=tmp_path), word)
   assert not (tmp_path / 'f.png').exists()
-  done = commands.run('run_lra', '--curves=f.png', 'a', 'b', cwd=tmp_path)
+  done = commands.run('run_lra', 'curves', 'f.png', 'a', 'b', cwd=tmp_path)
   assert done.returncode == 0, done.stderr
   assert (tmp_path / 'f.png').read_bytes().startswith(b'\x89PNG')
 

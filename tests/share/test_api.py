@@ -12,7 +12,9 @@ import pytest
 from PIL import Image
 
 import lra
-from lra.cli import inspection
+from lra.cli.compare import compare
+from lra.cli.evaluate import evaluate
+from lra.cli.predict import predict
 from lra.core import bits, files, tasks
 from lra.core.errors import UserError
 from lra.data import prepared
@@ -156,7 +158,7 @@ def test_each_checkpoint_of_a_run_is_a_model(folder, trained, mini_data):
     assert model.evaluate('val', mini_data)['loss'] == pytest.approx(
         logged[step], rel=1e-6), place
   assert len(set(logged.values())) == len(logged)
-  assert 'recorded' not in inspection.evaluate(places / 'last')
+  assert 'recorded' not in evaluate(places / 'last')
 
 
 @pytest.mark.parametrize('name', [
@@ -328,7 +330,8 @@ def test_classes_have_their_names():
 def test_the_command_line_evaluates_and_predicts(folder, mini_data, tmp_path):
   _, texts = _expressions(mini_data, 3)
   (tmp_path / 'x.txt').write_text('\n'.join(texts) + '\n')
-  done = commands.run('run_lra', f'--predict={tmp_path / "x.txt"}', str(folder))
+  done = commands.run('run_lra', 'predict',
+                      str(tmp_path / 'x.txt'), str(folder))
   assert done.returncode == 0, done.stderr
   lines = [line.split('\t') for line in done.stdout.splitlines()]
   want = lra.load(folder).predict(texts)
@@ -336,7 +339,7 @@ def test_the_command_line_evaluates_and_predicts(folder, mini_data, tmp_path):
   assert [line[2][:20] for line in lines] == [text[:20] for text in texts]
   accuracy = files.read_json(folder / 'result.json')['test']['accuracy']
   assert f'{accuracy:.4f}  (recorded {accuracy:.4f})' in (
-      inspection.evaluate(folder))
+      evaluate(folder))
 
 
 @pytest.mark.full
@@ -350,7 +353,7 @@ def test_other_data_than_the_runs_is_named(folder, tmp_path, capsys):
     files.write_json(copy / name, {**kept, **changes})
   words = r'\(an older one, aaaaaaaa\) than the prepared data \(generated with'
   with pytest.raises(UserError, match=words):
-    inspection.evaluate(copy)
+    evaluate(copy)
   capsys.readouterr()
   lra.load(copy).evaluate('test')
   assert re.search(words, capsys.readouterr().err)
@@ -362,14 +365,14 @@ def test_lines_of_a_file_are_those_of_the_answer(folder, tmp_path):
   """The file has a byte order mark, CRLF line ends and an empty line."""
   path = tmp_path / 'x.txt'
   path.write_bytes('\ufeff[MAX 2 9 ]\r\n\r\n[MIN 2\u2028 9 ]\n'.encode())
-  lines = inspection.predict(path, folder).split('\n')
+  lines = predict(path, folder).split('\n')
   assert len(lines) == 3 and lines[1] == ''
   assert lines[0].endswith('\t[MAX 2 9 ]') and '[MIN 2' in lines[2]
   for text, words in (('[MAX 2 9 ]\n\n[MAX y ]\n', "x.txt, line 3 .*'y'"),
                       ('\n\n', 'x.txt is empty')):
     path.write_text(text)
     with pytest.raises(UserError, match=words):
-      inspection.predict(path, folder)
+      predict(path, folder)
 
 
 def _record(path, right, **changes):
@@ -389,7 +392,7 @@ def _record(path, right, **changes):
 def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
   a = _record(tmp_path / 'a.json', [True] * 9 + [False])
   b = _record(tmp_path / 'b.json', [False] * 9 + [True], learning_rate=7.5)
-  lines = inspection.compare(a, b).splitlines()
+  lines = compare(a, b).splitlines()
   assert lines[1].split() == ['train.learning_rate', 'unset', '7.5']
   # Wilson's 95% interval of 9 of 10, from an independent calculator.
   score, interval = (next(line for line in lines if line.startswith(start))
@@ -401,7 +404,7 @@ def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
   # McNemar's exact p for 9 against 1: 2 (1 + 10) / 2^10.
   assert lines[-2].startswith('p = 0.0215 (McNemar, exact')
   assert 'runs differ' in lines[-2] and 'seeds of its rows' in lines[-1]
-  assert 'do not differ' in inspection.compare(a, a)
+  assert 'do not differ' in compare(a, a)
 
 
 def test_a_field_that_was_added_later_is_no_difference(tmp_path):
@@ -411,7 +414,7 @@ def test_a_field_that_was_added_later_is_no_difference(tmp_path):
   for ema, shown in ((0.0, []), (0.99, [['optim.ema', '0.0', '0.99']])):
     new['config']['optim'] = {'ema': ema, 'name': 'adamw'}
     (tmp_path / 'new.json').write_text(json.dumps(new))
-    lines = inspection.compare(old, tmp_path / 'new.json').splitlines()
+    lines = compare(old, tmp_path / 'new.json').splitlines()
     assert [line.split() for line in lines if 'optim.' in line] == shown
 
 

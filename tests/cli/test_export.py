@@ -20,7 +20,7 @@ from safetensors import numpy as safetensors
 
 import lra
 from lra import models
-from lra.cli import exporting, inspection
+from lra.cli import evaluate, export
 from lra.core import files, hub
 from lra.core.errors import UserError
 from lra.data import prepared
@@ -48,7 +48,7 @@ def exported(mini_data, tmp_path_factory):
   run = place / 'run'
   train.train(small.experiment(c, run))
   trained, recorded = lra.load(run), result.read(run / 'result.json')
-  said = exporting.export(place / 'new' / 'folder', run)
+  said = export.export(place / 'new' / 'folder', run)
   assert f'step {trained.step}' in said and 'one example' not in said
   (place / 'new' / 'folder').rename(place / 'moved')
   shutil.rmtree(run)
@@ -242,26 +242,26 @@ def test_half_a_folder_is_never_left(copy, tmp_path, monkeypatch):
     return write(path, data)
   monkeypatch.setattr(pathlib.Path, 'write_bytes', full)
   with pytest.raises(UserError, match='Cannot write .*new .No space left'):
-    exporting.export(tmp_path / 'new', copy)
+    export.export(tmp_path / 'new', copy)
   assert [path.name for path in tmp_path.iterdir()] == ['copy']
 
 
 def test_what_cannot_be_exported_is_named(copy, tmp_path, monkeypatch):
   with pytest.raises(UserError, match='copy exists already'):
-    exporting.export(copy, copy)
+    export.export(copy, copy)
   with pytest.raises(UserError, match='--push=me is not the name'):
-    exporting.export(tmp_path / 'new', copy, 'me')
+    export.export(tmp_path / 'new', copy, 'me')
   monkeypatch.setattr(huggingface_hub, 'get_token', lambda: None)
   with pytest.raises(UserError, match='--push=me/a needs a token'):
-    exporting.export(tmp_path / 'new', copy, 'me/a')
+    export.export(tmp_path / 'new', copy, 'me/a')
   values = files.read_json(copy / 'result.json') | {
       'status': 'stopped', 'test': None}
   files.write_json(copy / 'result.json', values)
   with pytest.raises(UserError, match='no test accuracy .status stopped'):
-    exporting.export(tmp_path / 'new', copy)
+    export.export(tmp_path / 'new', copy)
   (copy / 'result.json').unlink()
   with pytest.raises(UserError, match='result.json does not exist'):
-    exporting.export(tmp_path / 'new', copy)
+    export.export(tmp_path / 'new', copy)
   assert not (tmp_path / 'new').exists()
 
 
@@ -272,7 +272,7 @@ def test_a_missing_library_is_named(copy, tmp_path, monkeypatch, library):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name, *rest: (
       None if name == library else found(name, *rest)))
   with pytest.raises(UserError, match=fr'{library}, which .*\[hub\]'):
-    exporting.export(tmp_path / 'new', copy, 'me/a')
+    export.export(tmp_path / 'new', copy, 'me/a')
   if library != 'flatbuffers':
     with pytest.raises(UserError, match=fr'{library}, which .*\[hub\]'):
       lra.load(copy if library == 'safetensors' else 'hf:me/a')
@@ -288,7 +288,7 @@ def test_a_pushed_folder_is_the_written_one(copy, tmp_path, monkeypatch):
       huggingface_hub, 'upload_folder', lambda *, repo_id, folder_path: (
           sent.append((repo_id, sorted(path.name for path in
                                        pathlib.Path(folder_path).iterdir())))))
-  assert 'me/a' in exporting.export(tmp_path / 'new', copy, 'me/a')
+  assert 'me/a' in export.export(tmp_path / 'new', copy, 'me/a')
   assert sent == ['me/a', ('me/a', sorted(
       path.name for path in copy.iterdir()))]
 
@@ -296,7 +296,7 @@ def test_a_pushed_folder_is_the_written_one(copy, tmp_path, monkeypatch):
     raise ConnectionError('no network\nat all')
   monkeypatch.setattr(huggingface_hub, 'upload_folder', offline)
   with pytest.raises(UserError, match='newer is written, but .*no network'):
-    exporting.export(tmp_path / 'newer', copy, 'me/a')
+    export.export(tmp_path / 'newer', copy, 'me/a')
   assert (tmp_path / 'newer' / weights.NAME).read_bytes() == (
       copy / weights.NAME).read_bytes()
 
@@ -306,4 +306,4 @@ def test_it_is_scored_like_a_run(copy, mini_data, monkeypatch):
   monkeypatch.setenv('TFDS_DATA_DIR', str(mini_data))
   accuracy = result.read(copy / 'result.json').test.accuracy
   assert f'{accuracy:.4f}  (recorded {accuracy:.4f})' in (
-      inspection.evaluate(copy))
+      evaluate.evaluate(copy))

@@ -1,17 +1,36 @@
-"""Exports the model of a run as a folder that others can load."""
+"""Writes the model of a finished run to a new folder, in the form of
+Hugging Face, with a model card.
+
+  lra export my-model runs/listops_mini/simpletron/b2e07619-s0
+  lra export my-model RUN --push=USER/NAME
+"""
 
 import json
 import os
 import pathlib
 
 from lra.board import publish
-from lra.cli import repeat
-from lra.core import files, hub
+from lra.cli import arguments, repeat
+from lra.core import environment, files, hub
 from lra.core.errors import UserError
 from lra.schema import identity, result
 from lra.share import card
 
 _ENVIRONMENT = ('dtype', 'data_fingerprint', 'data_origin', 'model_sha256')
+
+
+def add_arguments(parser):
+  parser.add_argument('folder', metavar='FOLDER', type=arguments.path)
+  parser.add_argument('run', metavar='RUN', help='a run directory',
+                      type=arguments.path)
+  parser.add_argument('--push', metavar='USER/NAME', help='also upload the '
+                      'folder to Hugging Face as this model')
+
+
+def main(args) -> int:
+  environment.check_xla_flags()
+  print(export(args.folder, args.run, args.push))
+  return 0
 
 
 def export(folder: pathlib.Path, run: pathlib.Path,

@@ -1,0 +1,44 @@
+"""Lists models, with parameters and state sizes, and tasks with protocols.
+
+  lra list
+  lra list | grep 2006.16236
+"""
+
+
+def add_arguments(parser):
+  del parser
+
+
+def main(args) -> int:
+  del args
+  print(listing())
+  return 0
+
+
+def listing() -> str:
+  """Returns a line for each model, by family, and one for each task.
+
+  Parameters and state sizes are those under the default protocol of a task.
+  """
+  from lra.board import catalogue
+  from lra.cli import parameters
+  from lra.configs import base
+  from lra.core import tasks
+  counts, problems = parameters.table()
+  first = parameters.TASKS[0]
+  protocols = {task: [name for name, known in base.PROTOCOLS.items()
+                      if task in known] for task in tasks.TASKS}
+  width = max(map(len, tasks.TASKS))
+  lines = [
+      f'{t.name:{width}} {t.seq_len:6} tokens{" x 2" if t.dual else "":5}'
+      f'{t.num_classes:4} classes  {t.title:33}  {", ".join(protocols[t.name])}'
+      for t in tasks.TASKS.values()]
+  return '\n'.join([
+      f'models; their parameters on {first} (protocol {protocols[first][0]}), '
+      f'how many times the {catalogue.REFERENCE}\'s these are, and the numbers '
+      'that a layer keeps from token to token',
+      catalogue.listing(
+          {name: {first: count[first]} for name, count in counts.items()},
+          states=parameters.state_sizes()) + '\n'.join([
+          *problems, 'tasks, and their protocols; the first is the default',
+          *lines])])
