@@ -105,7 +105,7 @@ def main() -> int:
                       f'{", ".join(onchip.STAGES)}.')
     onchip.run(pathlib.Path(ONCHIP.value), stages)
   studied = {
-      'int8': INT8.value and _module('quantised').rows,
+      'int8': INT8.value and _module('studies').int8,
       'better_attention': (
           BETTER_ATTENTION.value and _module('better_attention').rows),
       'center': CENTER.value and _module('center').rows}

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.share import measured as studies
+from lra.share import quantised
 from tools import hours, tables
 
 # Model -> the layer's name in the paper.
@@ -85,11 +85,11 @@ def _layer(model, length, width, heads):
 
 def _of_size(length, width, heads, seconds):
   calls = [_chain(*_layer(model, length, width, heads)) for model in LAYERS]
-  times = np.array(studies.interleaved(calls, seconds)) / CHAIN
+  times = np.array(quantised.interleaved(calls, seconds)) / CHAIN
   found = []
   for (model, name), own in zip(LAYERS.items(), times, strict=True):
-    low, middle, high = studies.quartiles(own)
-    ratio = studies.quartiles(own / times[0])
+    low, middle, high = quantised.quartiles(own)
+    ratio = quantised.quartiles(own / times[0])
     found.append({
         'layer': f'{name}, L {length}, D {width}, H {heads}',
         'size of': SIZES[length, width, heads],

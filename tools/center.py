@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lra.share import measured as studies
+from lra.share import quantised
 from tools import config_of
 from tools.step import drawn_step
 
@@ -49,7 +49,7 @@ def measure(arms: Mapping[str, tuple[str, Mapping[str, Any]]],
       step, size = drawn_step(config)
       steps.append(step)
       sizes.append(size)
-    times = np.array(studies.interleaved(steps, 0, rounds))
+    times = np.array(quantised.interleaved(steps, 0, rounds))
     first = next(iter(arms))
     rows += [{
         'arm': arm, 'task': task,

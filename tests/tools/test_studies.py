@@ -6,8 +6,8 @@ import time
 import pytest
 
 from lra.core.errors import UserError
-from lra.share import measured as studies
-from tools import better_attention
+from lra.share import quantised
+from tools import better_attention, studies
 
 
 @pytest.mark.parametrize('length, width, heads', [(8, 16, 2), (20, 12, 4)])
@@ -32,7 +32,7 @@ def test_rounds_take_turns_and_count_the_seconds_of_each():
       time.sleep(seconds)
     return run
 
-  times = studies.interleaved([call('a', 0), call('b', 0.01)], 0, least=3)
+  times = quantised.interleaved([call('a', 0), call('b', 0.01)], 0, least=3)
   assert order == ['a', 'b'] * 4  # the first round warms up
   assert [len(one) for one in times] == [3, 3] and min(times[1]) >= 0.01
 
