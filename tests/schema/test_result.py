@@ -13,7 +13,7 @@ from lra.board import boards as boards_lib
 from lra.board import publish, render, site
 from lra.core import bits, paths
 from lra.core.errors import UserError
-from lra.schema import result, scores
+from lra.schema import result, scores, search
 from tests.helpers import scored
 
 _DATA = pathlib.Path(__file__).parents[1] / 'board/data'
@@ -243,11 +243,12 @@ def test_what_may_be_null(field):
   assert getattr(result.validate({**RUN, field: None}), field) is None
 
 
-def test_every_field_is_described():
-  described = result.Result.__doc__ + scores.ClassificationScores.__doc__
-  for name in {*result.Result.model_fields,
-               *scores.ClassificationScores.model_fields}:
-    assert re.search(rf'^ {{4}}(\w+, )*{name}[,: ]', described, re.M), name
+@pytest.mark.parametrize('kind', [
+    result.Result, scores.ClassificationScores, search.Search])
+def test_meanings_of_fields_are_sentences(kind):
+  meanings = [info.description for info in kind.model_fields.values()]
+  assert sum(map(bool, meanings)) > len(meanings) // 2
+  assert all(text.endswith('.') for text in meanings if text)
 
 
 def test_committed_records_are_sound_and_written_as_they_are(tmp_path):
