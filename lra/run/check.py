@@ -54,10 +54,7 @@ def missing(values: dict) -> str:
 
 
 def check(config: ConfigDict) -> None:
-  """Checks every field, and fields that depend on each other.
-
-  Args:
-    config: a whole config, references resolved or not.
+  """Checks every field of a config, and fields that depend on each other.
 
   Raises:
     UserError: a field is not valid; the message names it and its limits.
@@ -76,16 +73,17 @@ def check(config: ConfigDict) -> None:
           f'({type(value.error).__name__}: {value.error}): set it too.')
   for field in ('data_dir', 'tokenizer'):
     paths.local(config[field], f'config.{field}')
-  _check_rules(config, tasks.get(config.task))
+  task, values = tasks.get(config.task), identity.flatten(values)
+  for field, wrong, text in RULES:
+    value, usual = values.get(field), FIELDS[field].default
+    if value not in (None, usual, []) and (found := wrong(config, task)):
+      raise UserError(text.format(
+          it=f'config.{field}={_shown(value)}', name=f'config.{field}',
+          c=config, t=task, found=found))
 
 
 def check_arguments(mixer: type, model: str, values: dict) -> None:
-  """Checks `config.model` against the fields that a mixer declares.
-
-  Args:
-    mixer: the class.
-    model: its name.
-    values: `config.model`; `name` is ignored.
+  """Checks the `values` of `config.model` against the class of a mixer.
 
   Raises:
     UserError: the mixer lacks `dtype`, or an argument is unknown or not in its
@@ -147,14 +145,14 @@ def _sentence(error, declared, prefix):
     return f'{name}={value!r} is not possible: {choose(value, choices)}'
   words = ' and '.join(
       f'{word} {limit}' for word, limit in fields.bounds(info).items())
+  words = f' of {words}' if words.startswith('at') else words and f' {words}'
   for part in info.metadata:
     if pattern := getattr(part, 'pattern', ''):
-      words = f'of {pattern.strip("^+$")}'
+      words = f' of {pattern.strip("^+$")}'
   if error['type'] == 'value_error':
     words += f', and it is {fields.in_float32(value)} in float32'
   return (f'{name}={_shown(value)} is not possible: it must be '
-          f'{_KINDS[info.annotation]}{" of" * words.startswith("at")}'
-          f'{words and " " + words}.')
+          f'{_KINDS[info.annotation]}{words}.')
 
 
 def _shown(value):
@@ -201,11 +199,9 @@ def _origin_fault(name):
 
 
 def _group_fault(own):
-  if own is None or isinstance(own, (dict, ConfigDict)) and not own:
-    return ''
-  if not hasattr(own, 'items'):
+  if own is not None and not hasattr(own, 'items'):
     return 'whose second part is neither a dict nor None'
-  for name, value in own.items():
+  for name, value in (own or {}).items():
     if name not in GROUP_FIELDS:
       return f'with {name!r}, which is not one of {", ".join(GROUP_FIELDS)}'
     try:
@@ -340,14 +336,3 @@ RULES = (
      '{it} does not divide config.model.qkv_width={c.model.qkv_width}: choose '
      'a divisor.'),
 )
-
-
-def _check_rules(config, task):
-  values = identity.flatten(config.to_dict())
-  for name, wrong, text in RULES:
-    value = values.get(name, FIELDS[name].default)
-    usual = value in (FIELDS[name].default, [])  # JSON has lists
-    if not usual and (found := wrong(config, task)):
-      raise UserError(text.format(
-          it=f'config.{name}={_shown(value)}', name=f'config.{name}', c=config,
-          t=task, found=found))

@@ -19,8 +19,7 @@ class ProcessCache:
   Attributes:
     runs_at_once: number of runs that train at the same time.
     compiled: set once one of the runs has compiled its steps.
-    varied: names of the fields in which the runs' configs differ, such as
-      `train.learning_rate`.
+    varied: dotted names of the fields in which the runs' configs differ.
   """
 
   def __init__(self, runs_at_once: int = 1, experiments: Sequence = ()):
@@ -38,13 +37,12 @@ class ProcessCache:
       return self._made[name]
 
   def data(self, experiment) -> prepared.Prepared:
-    """Returns an experiment's data set; raises as it."""
+    """Returns an experiment's data set; see `Experiment.data`."""
     config = experiment.config
     words = config.tokenizer_source and (
-        f'{config.tokenizer_source} {experiment.objective.seq_len}')
-    return self.once(
-        f'data of {config.task} in {config.data_dir or None} {words}',
-        experiment.data)
+        config.tokenizer_source, experiment.objective.seq_len)
+    return self.once(f'data of {config.task} in {config.data_dir} {words}',
+                     experiment.data)
 
 
 def step_key(program) -> str:
