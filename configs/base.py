@@ -1,6 +1,6 @@
 """Makes the config of a task under a protocol; also has helpers for configs.
 
-`configs/<model>.py` calls `get_config(arg, '<model>')` and changes the fields
+`configs/<model>.py` sets `get_config = of('<model>', ...)`, with the arguments
 in which its model differs from the protocol and the defaults of its mixer.
 `lra/schema/fields.py` documents each field and its allowed values.
 
@@ -54,6 +54,30 @@ def get_config(arg: str = '', model: str = '') -> ml_collections.ConfigDict:
   if model:
     _fill(config, model)
   return config
+
+
+def of(model: str, *, pooling: str = '', without: tuple[str, ...] = (),
+       **arguments) -> Callable[..., ml_collections.ConfigDict]:
+  """Returns `get_config` of a model's config file, a function of `arg`.
+
+  Args:
+    model: see `get_config`.
+    pooling: `config.encoder.pooling`; '' leaves the protocol's.
+    without: arguments of the mixer that the config leaves out.
+    **arguments: other arguments of the mixer: a value, or a function of the
+      config so far.
+  """
+  def made(arg=''):
+    config = get_config(arg, model)
+    for name, value in arguments.items():
+      config.model[name] = value(config) if callable(value) else value
+    for name in without:
+      del config.model[name]
+    if pooling:
+      config.encoder.pooling = pooling
+    return config
+
+  return made
 
 
 def _parse(arg):
@@ -189,6 +213,11 @@ def length(config) -> FieldReference:
   """Returns the tokens per sequence without CLS: the task's, or seq_len."""
   return derived(lambda task, seq_len: seq_len or tasks.get(task).seq_len,
                  config.get_ref('task'), config.get_ref('seq_len'))
+
+
+def encoder_width(config) -> FieldReference:
+  """Returns D, for a model whose heads together are as wide as the encoder."""
+  return config.encoder.get_oneway_ref('width')
 
 
 def head_width(config) -> FieldReference:

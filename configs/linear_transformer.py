@@ -1,10 +1,5 @@
-"""Linear Transformer (arXiv 2006.16236): features elu(x) + 1.
-
-python run_lra.py --config=configs/linear_transformer.py:listops_mini
-"""
+"""Linear Transformer (arXiv 2006.16236): features elu(x) + 1."""
 
 from lra.configs import base
 
-
-def get_config(arg=''):
-  return base.get_config(arg, 'linear_transformer')
+get_config = base.of('linear_transformer')

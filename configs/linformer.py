@@ -1,17 +1,10 @@
 """Linformer (arXiv 2006.04768): keys and values projected along the length.
 
-python run_lra.py --config=configs/linformer.py:listops_mini
-
-M = 256 landmarks as in the paper. One matrix serves keys and values of all
-heads, as in the Long Range Arena release. The mini tasks have that release's
-default of M = 16: 256 landmarks would be more than tokens, or would more than
-double the Transformer's parameters.
+M and the shared matrix are those of the paper and of the Long Range Arena
+release, whose default is 16; more would double a mini model's parameters.
 """
 
 from lra.configs import base
 
-
-def get_config(arg=''):
-  config = base.get_config(arg, 'linformer')
-  config.model.num_landmarks = base.by_size(config, 256, mini=16)
-  return config
+get_config = base.of(
+    'linformer', num_landmarks=lambda c: base.by_size(c, 256, mini=16))

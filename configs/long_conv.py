@@ -1,13 +1,9 @@
 """Long convolutions (arXiv 2302.06646), whose taps are parameters.
 
-python run_lra.py --config=configs/long_conv.py:listops_mini
-
 The authors' settings for Long Range Arena have thresholds (`squash`) of 0.001
 to 0.004 and drop 0.1 to 0.3 of the taps.
 """
 
 from lra.configs import base
 
-
-def get_config(arg=''):
-  return base.get_config(arg, 'long_conv')
+get_config = base.of('long_conv')

@@ -1,7 +1,5 @@
 """Sliding window (arXiv 2004.05150): neighbours on both sides.
 
-python run_lra.py --config=configs/sliding_window.py:listops_mini
-
 256 neighbours on either side, Longformer's window of 512. With CLS pooling the
 CLS token sees only its neighbours; to use the whole sequence add
 --config.encoder.pooling=mean.
@@ -9,8 +7,5 @@ CLS token sees only its neighbours; to use the whole sequence add
 
 from lra.configs import base
 
-
-def get_config(arg=''):
-  config = base.get_config(arg, 'sliding_window')
-  config.model.radius = base.by_size(config, 256, mini=32)
-  return config
+get_config = base.of(
+    'sliding_window', radius=lambda c: base.by_size(c, 256, mini=32))

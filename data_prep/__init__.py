@@ -22,56 +22,51 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
     task_name: name of a task in `lra.core.tasks.TASKS`.
     data_dir: folder of data sets; $TFDS_DATA_DIR or ~/tensorflow_datasets by
       default.
-    source: file or directory to make the data set from, if the task can be
-      made from files.
+    source: file or directory to make the data set from.
 
   Returns:
-    The directory of the prepared data set; None for a probe, which is
-    generated on each read.
+    The directory of the data set; None for a probe, which is not stored.
 
   Raises:
-    UserError: the task is unknown; the source is missing, malformed or a URL;
-      or the directory cannot be written. Or the prepared data are damaged, or
-      were made by another version of data_prep or from another source.
+    UserError: the task or the source is wrong, the directory cannot be written,
+      or data of another version or another source, or damaged ones, are there.
   """
   task = tasks.get(task_name)
-  if task.probe:
-    if source:
-      raise UserError(f'{task_name} is generated, not prepared from files: '
-                      'leave out --source.')
-    return None
-  builder = _with_source(task_name, data_dir, source)
-  if source and task.mini and builder.GENERATED:
+  builder = None if task.probe else make_builder(task_name, data_dir, source)
+  if source and (task.probe or task.mini and builder.GENERATED):
+    larger = '' if task.probe else (
+        f', or take --task={task.dataset} for the larger examples of the files')
     raise UserError(f'{task_name} is generated, not prepared from files: leave '
-                    f'out --source, or take --task={task.dataset} for the '
-                    'larger examples of the files.')
+                    f'out --source{larger}.')
+  if task.probe:
+    return None
   path = pathlib.Path(builder.data_dir)
   try:
     if not _is_prepared(builder):
       builder.identify_source()  # raises before any folder is made
       _announce(builder, bool(data_dir or os.environ.get('TFDS_DATA_DIR')))
-      new = folders.missing(path.parents[2])
       with folders.lock(path.parent):
-        if not _is_prepared(_with_source(task_name, data_dir, source)):
+        if not _is_prepared(make_builder(task_name, data_dir, source)):
           folders.remove_leftovers(path)
-          builder = _with_source(task_name, data_dir, source)
-          try:
-            builder.download_and_prepare()
-          except BaseException:
-            folders.remove_traces(path, new)
-            raise
+          builder = make_builder(task_name, data_dir, source)
+          builder.download_and_prepare()
   except (OSError, RuntimeError) as e:
     raise UserError(
         f'Cannot prepare {task_name} in {path} ({_reason(e)}): choose a '
         'directory with --data_dir or TFDS_DATA_DIR that can be written and '
         'has room.') from e
   if source:
-    _check_source(task_name, data_dir, builder)
+    made = make_builder(task_name, data_dir).info.metadata or {}
+    if made.get('source') != builder.identify_source():
+      raise UserError(
+          f'{path} was prepared from another source '
+          f'({made.get("origin", "unknown")}): delete that directory or '
+          f'choose another --data_dir to use {builder.source}.')
   return path
 
 
-def make_builder(task_name: str, data_dir=None):
-  """Returns the TFDS builder of a task, a `lra.data_prep.builder.Builder`.
+def make_builder(task_name: str, data_dir=None, source=None):
+  """Returns the `lra.data_prep.builder.Builder` of a task.
 
   Raises:
     UserError: the task is unknown, or its prepared data set cannot be read.
@@ -80,28 +75,26 @@ def make_builder(task_name: str, data_dir=None):
   module = importlib.import_module(f'lra.data_prep.{task.dataset}')
   root = files.expanded(pathlib.Path(paths.data_dir(data_dir))).absolute()
   try:
-    builder = module.BUILDER(data_dir=root, config=task.variant,
-                             file_format='array_record')
+    builder = getattr(module, task.dataset.capitalize())(
+        data_dir=root, config=task.variant, file_format='array_record')
     dict(builder.info.metadata or {})  # raises here if it cannot be read
-    return builder
   except Exception as e:
     raise UserError(
         f'The data set in {root / task.dataset / task.variant} cannot be read '
         f'({e}): delete that directory and run the command again.') from e
+  if source:
+    source = pathlib.Path(paths.local(source, '--source'))
+    builder.source = files.expanded(source).absolute()
+  return builder
 
 
 def _announce(builder, chosen):
-  """Prints that a data set is being made, and where.
-
-  It prints nothing if the data set is new, the user chose the folder and the
-  data come from files.
-  """
   path = pathlib.Path(builder.data_dir)
   if path.exists():
     print(f'Making the data set in {path} again: it was made by another '
           'version of data_prep.', file=sys.stderr)
   elif not chosen or builder.GENERATED and not builder.source:
-    print(f'Preparing {builder.task_name} in {path}'
+    print(f'Preparing {builder.task.name} in {path}'
           f'{"." if chosen else "; TFDS_DATA_DIR chooses another place."}',
           file=sys.stderr)
   hours = builder.core_hours()
@@ -112,21 +105,8 @@ def _announce(builder, chosen):
           'keeps the finished parts.', file=sys.stderr)
 
 
-def _with_source(task_name, data_dir, source):
-  builder = make_builder(task_name, data_dir)
-  if source:
-    source = pathlib.Path(paths.local(source, '--source'))
-    builder.source = files.expanded(source).absolute()
-  return builder
-
-
 def _is_prepared(builder):
-  """Returns whether the data set is there and need not be made again.
-
-  Raises:
-    UserError: the data set is damaged, or made by a newer version of data_prep.
-      Or an older version made it, and its source is not given.
-  """
+  """Returns whether the data set is there; False: make it, perhaps again."""
   path = pathlib.Path(builder.data_dir)
   if not path.exists():
     return False
@@ -149,74 +129,14 @@ def _is_prepared(builder):
     return False
   raise UserError(
       f'The data set in {path} was made by another version of data_prep: '
-      f'make it again by python -m lra.data_prep --task={builder.task_name} '
+      f'make it again by python -m lra.data_prep --task={builder.task.name} '
       '--source=PATH, where PATH holds the data that it was made from.')
 
 
-def read(task_name: str, data_dir=None):
-  """Returns the prepared data set of a task, a `lra.data_prep.content.Content`.
-
-  Raises:
-    UserError: the data set is damaged.
-  """
-  task = tasks.get(task_name)
-  if task.probe:
-    from lra.data_prep import probes
-    return probes.generate(probes.VARIANTS[task.variant])
-  from lra.data_prep import builder
-  return builder.read(make_builder(task_name, data_dir))
-
-
-def generate_longer(task_name: str, length: int, shortest: int):
-  """Generates a test whose lengths differ from those of the task's data.
-
-  Args:
-    task_name: name of a task whose data are generated: a probe or ListOps.
-    length, shortest: the longest and the shortest sequence, in tokens.
-
-  Returns:
-    A `lra.data_prep.content.Split` of 1,000 examples. It depends only on the
-    arguments.
-
-  Raises:
-    UserError: the data of the task are not generated, or have no sequences of
-      these lengths.
-  """
-  task = tasks.get(task_name)
-  if task.probe:
-    from lra.data_prep import probes
-    return probes.generate_longer(
-        probes.VARIANTS[task.variant], length, shortest)
-  if task.dataset == 'listops':
-    from lra.data_prep import listops
-    return listops.generate_longer(
-        listops.VARIANTS[task.variant], length, shortest)
-  raise UserError(
-      f'{task_name} has no tests of other lengths: only probes and ListOps are '
-      'generated at any length.')
-
-
-def named_test(task_name: str, name: str):
-  """Returns the task's own further test called `name`; None if it has none.
-
-  The result is a `lra.data_prep.content.Split`.
-  """
-  task = tasks.get(task_name)
-  if task.probe:
-    from lra.data_prep import probes
-    variant = probes.VARIANTS[task.variant]
-    if name in variant.tests:
-      return probes.generate_test(variant, name)
-  return None
-
-
 def _reason(error):
-  """Returns why a file could not be written.
+  """Returns why a file could not be written; raises an error of another cause.
 
   If array_record cannot write a file, it raises RuntimeError.
-
-  Raises:
-    RuntimeError: `error` itself, if it has another cause.
   """
   if isinstance(error, OSError):
     return error.strerror or error
@@ -226,10 +146,43 @@ def _reason(error):
   return failed.group(1)
 
 
-def _check_source(task_name, data_dir, builder):
-  metadata = make_builder(task_name, data_dir).info.metadata or {}
-  if metadata.get('source') != builder.identify_source():
+def read(task_name: str, data_dir=None):
+  """Returns the data set of a task, a `lra.data_prep.content.Content`.
+
+  Raises:
+    UserError: the data set is damaged.
+  """
+  task = tasks.get(task_name)
+  if task.probe:
+    from lra.data_prep import probes
+    return probes.generate(probes.VARIANTS[task.variant])
+  from lra.data_prep import builder  # imports TFDS
+  return builder.read(make_builder(task_name, data_dir))
+
+
+def generate_longer(task_name: str, length: int, shortest: int):
+  """Returns 1,000 examples of `shortest` to `length` tokens, a `Split`.
+
+  Raises:
+    UserError: the task has no sequences of these lengths: it is no probe and
+      not ListOps, for example.
+  """
+  task = tasks.get(task_name)
+  if not task.probe and task.dataset != 'listops':
     raise UserError(
-        f'{builder.data_dir} was prepared from another source '
-        f'({metadata.get("origin", "unknown")}): delete that directory or '
-        f'choose another --data_dir to use {builder.source}.')
+        f'{task_name} has no tests of other lengths: only probes and ListOps '
+        'are generated at any length.')
+  module = importlib.import_module(
+      f'lra.data_prep.{"probes" if task.probe else "listops"}')
+  return module.generate_longer(
+      module.VARIANTS[task.variant], length, shortest)
+
+
+def named_test(task_name: str, name: str):
+  """Returns the task's own further test, a `Split`; None if it has none."""
+  from lra.data_prep import probes
+  task = tasks.get(task_name)
+  variant = probes.VARIANTS[task.variant] if task.probe else None
+  if variant and name in variant.tests:
+    return probes.generate_test(variant, name)
+  return None

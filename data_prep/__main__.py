@@ -19,7 +19,7 @@ import sys
 from lra import data_prep
 from lra.core import paths, tasks
 from lra.core.errors import USER_ERROR, UserError
-from lra.data_prep import baselines, describe, kinds
+from lra.data_prep import baselines, describe
 
 _PROGRAM = 'python -m lra.data_prep'
 
@@ -27,9 +27,7 @@ _PROGRAM = 'python -m lra.data_prep'
 def main(argv=None, program: str = _PROGRAM) -> int:
   """Runs the command line; returns the exit code.
 
-  Args:
-    argv: the arguments; those of the process by default.
-    program: the words that start it, for help and errors.
+  `program` are the words that start it, for help and errors.
   """
   try:
     with signals.interrupting():
@@ -47,14 +45,11 @@ def main(argv=None, program: str = _PROGRAM) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-  """A parser that raises UserError like the rest of the program."""
-
   def error(self, message):
     raise UserError(f'{message}: see {self.prog} --help.')
 
 
 def _parsed(argv, program):
-  """Returns the parsed flags; raises UserError for an unknown one."""
   args, unknown = parser(program).parse_known_args(argv)
   if unknown:
     raise UserError(
@@ -68,11 +63,6 @@ def _parsed(argv, program):
 
 
 def parser(program: str = _PROGRAM) -> argparse.ArgumentParser:
-  """Returns the parser of the command's flags.
-
-  Args:
-    program: the words that start it, for its help.
-  """
   parser = _Parser(
       prog=program, description=__doc__.replace(_PROGRAM, program),
       formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -106,7 +96,7 @@ def _run(args):
   content = data_prep.read(args.task, args.data_dir)
   if args.describe:
     print(describe.describe(args.task, content))
-    if kinds.of(tasks.get(args.task)).image:
+    if tasks.get(args.task).image:
       sheet_path = path.parent / 'examples.png'
       describe.write_sheet(content.splits['train'], sheet_path)
       print(f'examples are drawn in {sheet_path}')

@@ -6,37 +6,34 @@ literals, which are decoded: b'Title\\nWord' has ten bytes here. The code of
 Long Range Arena, S4 and Nystromformer keeps the literal's b, quotes and
 backslashes, so its examples differ from those made here.
 
-A row repeats its documents' texts, so a file has several gigabytes. Rows are
-read one by one and a document is kept once, cut short.
-
-If a plain text has tabs, a row has more than five columns, and any of the tabs
-may separate the texts. Another row with one of the two documents shows which
-tab is right. So rows with several possible tabs are read after all others.
+A row repeats its documents' texts, so a file has several gigabytes, of which
+each document is kept once, cut short. If a plain text has tabs, any of the
+row's tabs may separate the texts. Another row with one of the two documents
+shows which one does. So these rows are read after all others.
 """
 
 import ast
-import hashlib
+import dataclasses
 import pathlib
 import re
 
 from lra.core.terminal import progress
-from lra.data_prep.tables import bad_row, read_lines
+from lra.data_prep.content import digest
+from lra.data_prep.source import bad_row, read_lines
 
 FILES = {'train': 'new_aan_pairs.train.tsv', 'val': 'new_aan_pairs.eval.tsv',
          'test': 'new_aan_pairs.test.tsv'}
 ROWS = {'train': 147_086, 'val': 18_090, 'test': 17_437}
 _LITERAL = re.compile(
     rb"""b(?:'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+")""", re.DOTALL)
-_OPENINGS = b"b'", b'b"'
 _LABELS = {b'0': 0, b'1': 1, b'0.0': 0, b'1.0': 1}
 
 
 class Documents:
   """Stores documents by id and text. An id with two texts is two documents.
 
-  Attributes:
-    heads: the first `cut` bytes of each document.
-    literals: number of texts that were bytes literals.
+  `heads` holds the first `cut` bytes of each document. `literals` counts the
+  texts that were bytes literals.
   """
 
   def __init__(self, cut: int):
@@ -47,101 +44,102 @@ class Documents:
     self._by_head: dict[tuple[bytes, bytes], int] = {}
 
   def add(self, name: bytes, raw: bytes) -> int:
-    """Returns the number of the document with id `name` and text `raw`.
-
-    Documents are numbered from 0 in the order in which they are added.
+    """Returns the index in `heads` of the document with this id and text.
 
     Raises:
       ValueError: the text is a bytes literal that Python cannot read.
     """
-    key = (name, _digest(raw))
+    key = (name, digest(raw))
     if key not in self._by_raw:
       text = _text(raw)
       self.literals += text is not raw
       head = text[:self._cut]
-      number = self._by_head.setdefault(
-          (name, _digest(head)), len(self.heads))
+      number = self._by_head.setdefault((name, digest(head)), len(self.heads))
       if number == len(self.heads):
         self.heads.append(head)
       self._by_raw[key] = number
     return self._by_raw[key]
 
   def knows(self, name: bytes, raw: bytes) -> bool:
-    """Returns whether `add` was called with exactly this id and this text."""
-    return (name, _digest(raw)) in self._by_raw
+    return (name, digest(raw)) in self._by_raw
 
   def other_texts(self) -> int:
     """Counts the documents with the id of an earlier document."""
     return len(self.heads) - len({name for name, _ in self._by_head})
 
 
-def read(paths: dict[str, pathlib.Path], cut: int):
-  """Reads the tables of all splits; `paths` maps each split to its file.
+@dataclasses.dataclass
+class _Table:
+  """A table of one split.
 
-  Of each document the first `cut` bytes are kept.
+  `found` maps a line to (label, pair of document numbers). `waiting` maps one
+  whose separating tab is unknown to its number of columns. `unclosed` is the
+  first line with a bytes literal that has no end, or 0.
+  """
+  path: pathlib.Path
+  found: dict = dataclasses.field(default_factory=dict)
+  waiting: dict = dataclasses.field(default_factory=dict)
+  unclosed: int = 0
+
+  def scan(self, documents):
+    """Reads all rows, or again those that are `waiting`."""
+    plain, again = self.path.suffix != '.gz', set(self.waiting)
+    with progress(
+        desc=f'reading {self.path.name}', unit='B', unit_scale=True,
+        total=self.path.stat().st_size if plain else None) as bar:
+      for line, row in read_lines(self.path):
+        bar.update(len(row) + 1)
+        if again and line not in again:
+          continue
+        try:
+          self._take(documents, line, row)
+        except ValueError as e:
+          raise bad_row(self.path, line, e) from None
+    if not self.found and not self.waiting:
+      raise bad_row(self.path, 1, 'no rows')
+
+  def _take(self, documents, line, row):
+    label, first, second, texts = _columns(row)
+    texts = _part(documents, first, second, texts)
+    if texts is None:
+      self.waiting[line] = row.count(b'\t') + 1
+      return
+    if any(_opens(text) and not _is_literal(text) for text in texts):
+      self.unclosed = self.unclosed or line
+    self.found[line] = label, (documents.add(first, texts[0]),
+                               documents.add(second, texts[1]))
+    self.waiting.pop(line, None)
+
+
+def read(paths: dict[str, pathlib.Path], cut: int):
+  """Reads the table of each split, and keeps `cut` bytes of each document.
 
   Returns:
-    `Documents`, and a dict that maps each split to (labels, pairs of document
-    numbers) in the order of its rows.
+    `Documents`, and a dict from split to (labels, pairs of document numbers).
 
   Raises:
     UserError: a row is malformed; the message names file, line and reason.
   """
   documents = Documents(cut)
-  found, waiting, unclosed = {}, {}, []
-  for split, path in paths.items():
-    found[split], waiting[split] = {}, {}
-    _scan(path, documents, found[split], waiting[split], unclosed)
-  while any(waiting.values()):
-    before = sum(map(len, waiting.values()))
-    for split, path in paths.items():
-      if waiting[split]:
-        _scan(path, documents, found[split], waiting[split], unclosed, True)
-    if sum(map(len, waiting.values())) == before:
-      split = next(s for s in waiting if waiting[s])
-      line, columns = next(iter(waiting[split].items()))
-      raise bad_row(paths[split], line, f'{columns} columns instead of 5, and '
-                    'no other row shows which tab separates the two texts')
-  if unclosed and documents.literals:
-    raise bad_row(*unclosed[0], 'a bytes literal without its closing quote')
-  return documents, {split: _in_order(rows) for split, rows in found.items()}
-
-
-def _in_order(rows):
-  ordered = [rows[line] for line in sorted(rows)]
-  return [label for label, _ in ordered], [pair for _, pair in ordered]
-
-
-def _scan(path, documents, found, waiting, unclosed, again=False):
-  """Reads the rows of a table into `found`, or into `waiting` if unclear.
-
-  `found` maps a line number to (label, pair of document numbers). `waiting`
-  maps the line number of a row whose separating tab is unknown to its number of
-  columns. With `again`, only the lines in `waiting` are read. `unclosed` gets
-  the file and line of a text that begins like a bytes literal but has no end.
-  """
-  plain = path.suffix != '.gz'
-  with progress(desc=f'reading {path.name}', unit='B', unit_scale=True,
-                 total=path.stat().st_size if plain else None) as bar:
-    for line, row in read_lines(path):
-      bar.update(len(row) + 1)
-      if again and line not in waiting:
-        continue
-      try:
-        label, first, second, texts = _columns(row)
-        texts = _part(documents, first, second, texts)
-        if texts is None:
-          waiting[line] = row.count(b'\t') + 1
-          continue
-        if any(map(_is_unclosed, texts)) and not unclosed:
-          unclosed.append((path, line))
-        found[line] = label, (documents.add(first, texts[0]),
-                              documents.add(second, texts[1]))
-      except ValueError as e:
-        raise bad_row(path, line, e) from None
-      waiting.pop(line, None)
-  if not found and not waiting:
-    raise bad_row(path, 1, 'no rows')
+  tables = {split: _Table(path) for split, path in paths.items()}
+  for table in tables.values():
+    table.scan(documents)
+  while unclear := [table for table in tables.values() if table.waiting]:
+    before = sum(len(table.waiting) for table in unclear)
+    for table in unclear:
+      table.scan(documents)
+    if sum(len(table.waiting) for table in unclear) == before:
+      line, columns = next(iter(unclear[0].waiting.items()))
+      raise bad_row(unclear[0].path, line, f'{columns} columns instead of 5, '
+                    'and no other row shows which tab separates the two texts')
+  for table in tables.values():
+    if table.unclosed and documents.literals:
+      raise bad_row(table.path, table.unclosed,
+                    'a bytes literal without its closing quote')
+  rows = {split: [table.found[line] for line in sorted(table.found)]
+          for split, table in tables.items()}
+  return documents, {split: tuple(zip(*pairs, strict=True))
+                     for split, pairs in rows.items()}
 
 
 def _columns(row):
@@ -157,29 +155,27 @@ def _columns(row):
 
 
 def _part(documents, first, second, texts):
-  """Returns the two texts; None if the tab between them is not known yet."""
+  """Returns the two texts; None if the tab between them is unknown so far."""
   pieces = texts.split(b'\t')
   if len(pieces) == 2:
     return pieces
-  both, either = [], []
+  agreeing = {1: [], 2: []}
   for i in range(1, len(pieces)):
     parted = b'\t'.join(pieces[:i]), b'\t'.join(pieces[i:])
-    known = (documents.knows(first, parted[0])
-             + documents.knows(second, parted[1]))
-    if known == 2:
-      both.append(parted)
-    elif known:
-      either.append(parted)
-  candidates = both or either
+    known = documents.knows(first, parted[0]) + documents.knows(
+        second, parted[1])
+    if known:
+      agreeing[known].append(parted)
+  candidates = agreeing[2] or agreeing[1]
   return candidates[0] if len(candidates) == 1 else None
 
 
+def _opens(raw):
+  return raw[:2] in (b"b'", b'b"')
+
+
 def _is_literal(raw):
-  return raw[:2] in _OPENINGS and raw[-1:] == raw[1:2] and len(raw) > 2
-
-
-def _is_unclosed(raw):
-  return raw[:2] in _OPENINGS and not _is_literal(raw)
+  return _opens(raw) and raw[-1:] == raw[1:2] and len(raw) > 2
 
 
 def _text(raw):
@@ -191,7 +187,3 @@ def _text(raw):
     except (SyntaxError, ValueError) as e:
       raise ValueError(f'a bytes literal that cannot be read ({e})') from None
   return raw
-
-
-def _digest(text):
-  return hashlib.blake2b(text, digest_size=16).digest()

@@ -1,59 +1,114 @@
 """Measures baselines: scores of trivial and linear methods on a data set.
 
 Every method is fitted on train and scored on test, on the same bytes that
-models see. Its hyperparameters, if any, are chosen on val.
+models see. Its hyperparameters, if any, are chosen on val. It returns whether
+each answer on test is right, bool [N], or the probability of that, float64 [N].
 """
 
 import json
 import pathlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from lra.core import bits, files, tasks
-from lra.data_prep import kinds, parts
+from lra.core import bits, files, paths, tasks
+from lra.core.errors import UserError
+from lra.data_prep import parts
 from lra.data_prep.content import Content, Split
 
 # The folder, JSON fields and old flags call baselines "floors".
 RECORDS = pathlib.Path(__file__).parents[1] / 'results' / 'floors'
 
 
+def majority(train: Split, test: Split) -> np.ndarray:
+  """Answers with the commonest label of train."""
+  return test.labels == np.bincount(train.labels).argmax()
+
+
+def first_operator(train: Split, test: Split) -> np.ndarray:
+  """Answers with `parts.by_first_token`."""
+  return parts.by_first_token(train, test) == test.labels
+
+
+def _quick(task):
+  """Returns {name: (function of train and test, description)}."""
+  if task.probe:
+    from lra.data_prep import probes
+    return {
+        'majority': (probes.majority,
+                     'always answers with the most common class of train'),
+        'chance': (probes.chance, 'guesses a class at random'),
+        **probes.VARIANTS[task.variant].rules}
+  found = {'majority': (
+      majority, 'always answers with the most common label of train')}
+  if task.dataset == 'listops':
+    found[parts.FIRST_OPERATOR] = first_operator, (
+        'answers with the most common label of train for the first operator')
+  return found
+
+
+def _slow(task):
+  """Returns {name: function of the splits that also returns a description}."""
+  if task.dataset in ('text', 'zhang'):
+    return {'byte n-grams': lambda splits: _linear().byte_ngrams(splits)}
+  if task.dataset == 'retrieval':
+    return {'TF-IDF cosine': lambda splits: _linear().tfidf_cosine(splits)}
+  found = {'ridge on pixels': _ridge} if task.image else {}
+  if task.dataset == 'pathfinder':
+    found['marker distance'] = lambda splits: _marker_distance(splits, task)
+  return found
+
+
+def _linear():
+  try:
+    from lra.data_prep import linear
+  except ImportError as e:
+    raise UserError('The linear baselines need scikit-learn: run '
+                    f'{paths.extra("baselines")}.') from e
+  return linear
+
+
+def _ridge(splits):
+  from lra.data_prep import pixels
+  return pixels.ridge(splits)
+
+
+def _marker_distance(splits, task):
+  from lra.data_prep import pathfinder, pixels
+  return pixels.marker_distance(
+      splits, pathfinder.VARIANTS[task.variant].law.marker_radius)
+
+
+def names(task: tasks.Task) -> list[str]:
+  """Returns the names of the baselines of a task."""
+  return [*_quick(task), *_slow(task)]
+
+
 def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
-  """Returns a dict from each fast baseline's name to its accuracy, a fraction.
-  """
-  kind = kinds.of(tasks.get(task_name))
+  """Returns {name: accuracy, a fraction} of the fast baselines."""
   return {name: float(np.mean(method(splits['train'], splits['test'])))
-          for name, (method, _) in kind.quick.items()}
+          for name, (method, _) in _quick(tasks.get(task_name)).items()}
 
 
 def measure(task_name: str, content: Content) -> dict:
-  """Scores all baselines of a task.
-
-  Returns:
-    A record with task, fingerprint and origin of the data, and `floors`. That
-    maps the name of a baseline to its accuracy, `how` and seconds. For tasks
-    other than probes it adds `examples`, the size of test, and `correct`, the
-    right answers packed by `lra.core.bits`. An example of a probe has many
-    answers.
+  """Scores all baselines of a task; see `lra.data.baselines` for the record.
 
   Raises:
     UserError: the task needs scikit-learn, which is not installed.
   """
-  task = tasks.get(task_name)
-  kind = kinds.of(task)
-  methods = {name: lambda s, method=method, how=how: (
-      method(s['train'], s['test']), how)
-      for name, (method, how) in kind.quick.items()}
-  methods |= {name: lambda s, method=method: method(s, task.variant)
-              for name, method in kind.slow.items()}
+  task, splits = tasks.get(task_name), content.splits
+  found = {}
+  for name, (method, how) in _quick(task).items():
+    found[name] = _score(task, splits, lambda s, method=method, how=how: (
+        method(s['train'], s['test']), how))
+  for name, method in _slow(task).items():
+    found[name] = _score(task, splits, method)
   return {'task': task_name, 'fingerprint': content.info['fingerprint'],
-          'origin': content.info['origin'],
-          'floors': {name: _score(method, content.splits, task)
-                     for name, method in methods.items()}}
+          'origin': content.info['origin'], 'floors': found}
 
 
-def _score(method: Callable, splits, task):
+def _score(task, splits, method):
   start = time.monotonic()
   right, how = method(splits)
   score = {'accuracy': float(np.mean(right)), 'how': how,
@@ -66,11 +121,7 @@ def _score(method: Callable, splits, task):
 
 
 def write(record: dict, directory: pathlib.Path = RECORDS) -> pathlib.Path:
-  """Writes a record as `<task>.json`; if that fails, leaves the old file.
-
-  Raises:
-    UserError: the directory cannot be written.
-  """
+  """Writes a record as `<task>.json`; if that fails, leaves the old file."""
   path = directory / f'{record["task"]}.json'
   files.write_all({path: f'{json.dumps(record, indent=1)}\n'.encode()})
   return path

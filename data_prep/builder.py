@@ -1,4 +1,4 @@
-"""Writes arrays as array_record files: the TFDS builder of all data sets.
+"""Stores data sets as array_record files: the TFDS builder of all of them.
 
 Each document or pair is one record: the token codes as bytes, the label, and
 the two documents of a pair. Documents of pairs are stored once, as a split of
@@ -17,15 +17,17 @@ import urllib.request
 
 import numpy as np
 import tensorflow_datasets as tfds
-from array_record.python import array_record_module
+from array_record.python.array_record_module import ArrayRecordReader
 from google.protobuf.message import DecodeError
 from tensorflow_datasets.core import shuffle
+from tensorflow_datasets.core.download.checksums import UrlInfo
 from tensorflow_datasets.proto import tf_example_pb2
 
 from lra.core import tasks
 from lra.core.errors import UserError
 from lra.core.terminal import progress
-from lra.data_prep.content import SPLITS, Content, Split, fingerprint, split_of
+from lra.data_prep.content import SPLITS, Content, fingerprint, split_of
+from lra.data_prep.source import Origin, Source
 
 _DOCUMENTS = 'documents'
 _BYTES = 256  # possible codes of a byte
@@ -38,15 +40,22 @@ class _Info(tfds.core.DatasetInfo):
     """Does nothing: a query of TFDS' bucket would only leave a folder."""
 
 
+def configs(**descriptions: str) -> list[tfds.core.BuilderConfig]:
+  """Returns the `BUILDER_CONFIGS` of variants, name -> description."""
+  return [tfds.core.BuilderConfig(name=name, description=description)
+          for name, description in descriptions.items()]
+
+
 class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-  """Base class of builders: stores the data that `make` returns.
+  """Stores the data that `make` returns.
 
   Attributes:
     DUAL: whether examples are pairs of documents.
     DEFINITION: version of the rule that makes the data. Raise it whenever a
       change gives other data from the same source.
     GENERATED: whether the data are generated if `source` is None.
-    source: files to make the data from; None to download or generate them.
+    source: the files to make the data from; None to download or generate them.
+    origin: what these files are.
   """
   VERSION = tfds.core.Version('1.0.0')
   DUAL = False
@@ -56,79 +65,111 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   # package importlib_resources, which it does not install.
   code_path = None
   source: pathlib.Path | None = None
+  origin: Origin
 
   @abc.abstractmethod
-  def make(self, dl_manager) -> Content:
-    """Returns the data of `self.builder_config`, made from `self.source`."""
+  def make(self, files: Source | None) -> Content:
+    """Returns the data of `self.builder_config`; `files` None: generated."""
 
   @abc.abstractmethod
   def parameters(self) -> dict:
     """Returns the parameters of `self.builder_config`: sizes, cuts, seeds."""
+
+  def identity(self, files: Source):
+    """Returns a JSON value by which sources differ; None if none matters."""
+    del files
+
+  def core_hours(self) -> float:
+    """Returns about how many hours one CPU core generates the data."""
+    return 0.0
 
   def definition(self) -> dict:
     """Returns DEFINITION and the parameters, which fix the data, for JSON."""
     return json.loads(json.dumps(
         {'number': self.DEFINITION, **self.parameters()}))
 
-  def core_hours(self) -> float:
-    """Returns about how many hours one CPU core generates the data."""
-    return 0.0
-
-  def identify_source(self):
-    """Returns a JSON value by which sources differ; None if none matters."""
-    return None
-
   @property
-  def task_name(self) -> str:
-    """Name of the task with this data set."""
-    return next(t.name for t in tasks.TASKS.values() if
+  def task(self) -> tasks.Task:
+    return next(t for t in tasks.TASKS.values() if
                 (t.dataset, t.variant) == (self.name, self.builder_config.name))
 
   @property
-  def absent(self) -> str:
-    """Start of an error message: names the folder without a data set."""
-    return f'{pathlib.Path(self.data_dir).parent} has no prepared data set'
+  def url_infos(self):
+    return {url: UrlInfo(size=size, checksum=digest,
+                         filename=url.rpartition('/')[2])
+            for url, (size, digest) in self.origin.downloads.items()}
 
-  def fetch(self, dl_manager, name: str, what: str) -> pathlib.Path:
-    """Downloads the one file of `url_infos`; see `fetch_all`."""
-    path, = self.fetch_all(dl_manager, name, what)
-    return path
+  def identify_source(self):
+    """Returns `identity` of `source`, None without one.
 
-  def fetch_all(self, dl_manager, name: str, what: str) -> list[pathlib.Path]:
-    """Downloads the files of `url_infos` and compares their checksums.
+    Raises:
+      UserError: the source does not exist; or there is none, and the data can
+        neither be generated nor downloaded.
+    """
+    if self.source:
+      files = self._files(self.source)
+      if not self.source.exists():
+        raise files.refused('does not exist')
+      return self.identity(files)
+    if not self.GENERATED and not self.origin.downloads:
+      raise UserError(
+          f'{self._absent} cannot be downloaded: set TFDS_DATA_DIR to a folder '
+          f'that has it, or run {self._command}=DIR, where DIR is '
+          f'{self.origin.layout}.')
+    return None
 
-    Args:
-      dl_manager: TFDS download manager; it compares the checksum.
-      name: name of the file, or of a folder for all files, for the error.
-      what: content of the files (`CIFAR-10`), for the error.
+  def _files(self, path, **downloads):
+    layout = f'--source of {self.task.name} must be {self.origin.layout}'
+    return Source(path, layout, **downloads)
+
+  @property
+  def _absent(self):
+    return (f'{pathlib.Path(self.data_dir).parent} has no prepared data set, '
+            f'and {self.origin.title}')
+
+  @property
+  def _command(self):
+    return f'python -m lra.data_prep --task={self.task.name} --source'
+
+  def _downloaded(self, dl_manager):
+    """Downloads the files of `url_infos`, and compares their checksums.
 
     Raises:
       UserError: the download failed; the message tells how to do without it.
     """
-    urls = list(self.url_infos)
+    infos = self.url_infos
+    names = [info.filename for info in infos.values()]
     logging.getLogger('urllib3').setLevel(logging.ERROR)
     try:
       # Without a network, TFDS would try again for many minutes.
-      request = urllib.request.Request(urls[0], method='HEAD')
+      request = urllib.request.Request(next(iter(infos)), method='HEAD')
       urllib.request.urlopen(request, timeout=_ANSWER_SECONDS).close()
-      return [pathlib.Path(dl_manager.download(url)) for url in urls]
+      paths = [pathlib.Path(dl_manager.download(url)) for url in infos]
     except Exception as e:
       raise UserError(
-          f'{self.absent}, and {what} could not be downloaded '
-          f'({type(e).__name__}): set TFDS_DATA_DIR to a folder that has it, '
-          f'or fetch {" and ".join(urls)} by other means and run python -m '
-          f'data_prep --task={self.task_name} --source=.../{name}.') from e
+          f'{self._absent} could not be downloaded ({type(e).__name__}): set '
+          'TFDS_DATA_DIR to a folder that has it, or fetch '
+          f'{" and ".join(infos)} by other means and run {self._command}=.../'
+          f'{self.origin.folder or names[0]}.') from e
+    if len(paths) == 1:
+      return self._files(paths[0])
+    return self._files(paths[0].parent,
+                       downloads=dict(zip(names, paths, strict=True)))
 
   def check_files(self) -> None:
-    """Counts the records of each split, without reading them, and checks it.
+    """Counts the records of each split, without reading them.
 
     Raises:
       UserError: a file is missing or cut short, or has too few or many records.
     """
     with _damaged(self):
       for name in (*SPLITS, *([_DOCUMENTS] if self.DUAL else [])):
-        split = self.info.splits[name]
-        found = sum(map(_count, split.filepaths))
+        split, found = self.info.splits[name], 0
+        for path in split.filepaths:
+          if not os.path.exists(path):
+            raise ValueError(f'{os.path.basename(path)} is missing')
+          with contextlib.closing(ArrayRecordReader(str(path))) as reader:
+            found += reader.num_records()
         if found != split.num_examples:
           raise ValueError(f'{name} has {found:,} records instead of '
                            f'{split.num_examples:,}')
@@ -144,7 +185,9 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         metadata=tfds.core.MetadataDict())
 
   def _split_generators(self, dl_manager):
-    content = self.make(dl_manager)
+    content = self.make(
+        self._files(self.source) if self.source else
+        None if self.GENERATED else self._downloaded(dl_manager))
     self.info.metadata.update(
         content.info, fingerprint=fingerprint(content.splits),
         source=self.identify_source(), definition=self.definition())
@@ -175,11 +218,8 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     self._bar.close()
     read(self)
 
-  def _log_download_bytes(self):
-    """Prints nothing: the sizes that TFDS would print are not known yet."""
-
-  def _log_download_done(self):
-    """Prints nothing: the progress bar has already shown the end."""
+  # TFDS would print sizes that are not known yet, and the end.
+  _log_download_bytes = _log_download_done = lambda self: None
 
 
 def read(builder: Builder) -> Content:
@@ -211,52 +251,31 @@ def _damaged(builder):
         'that directory and run the command again.') from e
 
 
-def _count(path):
-  if not os.path.exists(path):
-    raise ValueError(f'{os.path.basename(path)} is missing')
-  reader = array_record_module.ArrayRecordReader(str(path))
-  try:
-    return reader.num_records()
-  finally:
-    reader.close()
-
-
 def _read_split(builder, name):
+  """Reads a stored split; raises ValueError for values that the task lacks."""
   documents, labels, pairs = [], [], []
   for path in builder.info.splits[name].filepaths:
-    reader = array_record_module.ArrayRecordReader(str(path))
     before = len(labels)
-    for record in reader.read_all():
-      feature = tf_example_pb2.Example.FromString(record).features.feature
-      documents.append(feature['tokens'].bytes_list.value[0])
-      labels.append(feature['label'].int64_list.value[0])
-      if builder.DUAL:
-        pairs.append(feature['pair'].int64_list.value[:])
-    reader.close()
-    _check_codes(builder, path, documents[before:])
+    with contextlib.closing(ArrayRecordReader(str(path))) as reader:
+      for record in reader.read_all():
+        feature = tf_example_pb2.Example.FromString(record).features.feature
+        documents.append(feature['tokens'].bytes_list.value[0])
+        labels.append(feature['label'].int64_list.value[0])
+        if builder.DUAL:
+          pairs.append(feature['pair'].int64_list.value[:])
+    if builder.task.vocab_size <= _BYTES:
+      _check_range(path, 'token code', np.frombuffer(
+          b''.join(documents[before:]), np.uint8), builder.task.vocab_size - 1)
     if name != _DOCUMENTS:
-      _check_numbers(builder, path, labels[before:], pairs[before:])
+      _check_range(path, 'label', labels[before:], builder.task.num_classes)
+      if builder.DUAL:
+        _check_range(path, 'document number', pairs[before:],
+                     builder.info.splits[_DOCUMENTS].num_examples)
   return split_of(documents, labels, pairs if builder.DUAL else None)
 
 
-def _check_codes(builder, path, documents):
-  """Raises ValueError if a token code is not in the task's vocabulary."""
-  codes = tasks.get(builder.task_name).vocab_size - 1
-  if codes < _BYTES:
-    _check_range(path, 'token code', np.frombuffer(
-        b''.join(documents), np.uint8), codes)
-
-
-def _check_numbers(builder, path, labels, pairs):
-  """Raises ValueError for labels and document numbers that do not exist."""
-  classes = tasks.get(builder.task_name).num_classes
-  _check_range(path, 'label', np.array(labels, np.int64), classes)
-  if builder.DUAL:
-    _check_range(path, 'document number', np.array(pairs, np.int64),
-                 builder.info.splits[_DOCUMENTS].num_examples)
-
-
 def _check_range(path, what, values, count):
+  values = np.asarray(values)
   for value in (values.min(initial=0), values.max(initial=0)):
     if not 0 <= value < count:
       raise ValueError(f'{os.path.basename(path)} has the {what} {value}, '
@@ -269,20 +288,18 @@ def _apart(splits):
   if shared.pairs is None:
     return splits
   documents = len(shared.offsets) - 1
-  stored = {_DOCUMENTS: dataclasses.replace(
+  return {_DOCUMENTS: dataclasses.replace(
       shared, labels=np.full(documents, -1),
-      pairs=np.full((documents, 2), -1, np.int32))}
-  for name, split in splits.items():
-    stored[name] = dataclasses.replace(
-        split, tokens=shared.tokens[:0], offsets=np.zeros(len(split) + 1, int))
-  return stored
+      pairs=np.full((documents, 2), -1, np.int32)), **{
+          name: dataclasses.replace(split, tokens=shared.tokens[:0],
+                                    offsets=np.zeros(len(split) + 1, int))
+          for name, split in splits.items()}}
 
 
-def _together(stored: dict[str, Split]) -> dict[str, Split]:
+def _together(stored):
   """Undoes `_apart`."""
   shared = stored.pop(_DOCUMENTS, None)
-  if shared is None:
-    return stored
-  return {name: dataclasses.replace(
-      split, tokens=shared.tokens, offsets=shared.offsets)
+  return stored if shared is None else {
+      name: dataclasses.replace(
+          split, tokens=shared.tokens, offsets=shared.offsets)
       for name, split in stored.items()}

@@ -8,19 +8,21 @@ the fine ones.
 
 import collections
 import dataclasses
+import functools
 import io
-import os
-import pathlib
 import pickle
 import re
-from collections.abc import Iterator
+import tempfile
 
 import numpy as np
+from array_record.python import array_record_module
 from PIL import Image
+from tensorflow_datasets.proto import tf_example_pb2
 
 from lra.core.errors import UserError
 from lra.core.terminal import progress
-from lra.data_prep import archives, pictures
+from lra.data_prep import pictures
+from lra.data_prep.source import Source, sizes
 
 CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog',
            'horse', 'ship', 'truck')
@@ -28,7 +30,7 @@ SIDE = 32
 COUNTS = {'train': 50_000, 'test': 10_000}
 
 _PIXELS = 3 * SIDE * SIDE
-_LARGEST = 1 << 28  # bytes of an archive's member; larger ones raise an error
+_LARGEST = 1 << 28  # most bytes of a file
 _FILE = re.compile(
     rf'(?:.*/)?(train|test)/({"|".join(CLASSES)})/[^/]+\.(png|jpg|jpeg)',
     re.IGNORECASE)
@@ -36,32 +38,34 @@ _FILE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Edition:
-  """CIFAR-10 or CIFAR-100.
-
-  Attributes:
-    title: its name.
-    classes: number of classes.
-    batches: regular expression of the names of its files with images, in the
-      python version; the binary version adds `.bin`.
-    labels: key of the labels in the python version.
-    label_bytes: bytes before each image in the binary version. The last one of
-      them is the label.
-    others: further sources, for errors.
-  """
+  """CIFAR-10 or CIFAR-100."""
   title: str
   classes: int
-  batches: str
-  labels: bytes
-  label_bytes: int
-  others: str = ''
+  batches: str  # pattern of files in the python version; binary adds `.bin`
+  labels: bytes  # key of the labels in the python version
+  label_bytes: int  # before an image in the binary version; the last counts
+  others: str  # further sources, for errors
 
   @property
-  def layouts(self) -> str:
-    """Returns which sources there are, for errors."""
+  def layout(self) -> str:
     name = self.title.lower()
-    return (f'--source must be {name}-python.tar.gz, {name}-binary.tar.gz, '
+    return (f'{name}-python.tar.gz, {name}-binary.tar.gz, '
             f'{name.replace("-", "")} as prepared by TFDS, or a folder '
             f'{self.others}')
+
+  def kind(self, path: str) -> str:
+    """Returns the format of a file from its name; '' if it has no images."""
+    name = path.rpartition('/')[2]
+    match = re.fullmatch(rf'(?:{self.batches})(\.bin)?', name)
+    if match:
+      return 'binary' if match[1] else 'python'
+    if re.fullmatch(rf'cifar{self.classes}-(train|test)\.'
+                    r'(tfrecord|array_record)-\d+-of-\d+', name):
+      return 'tfds'
+    match = _FILE.fullmatch(path)
+    if match and self is CIFAR10:
+      return 'png' if match[3].lower() == 'png' else 'jpeg'
+    return ''
 
 
 CIFAR10 = Edition('CIFAR-10', 10, r'data_batch_[1-5]|test_batch', b'labels', 1,
@@ -70,127 +74,73 @@ CIFAR100 = Edition('CIFAR-100', 100, 'train|test', b'fine_labels', 2,
                    'of its files')
 
 
-def read(source: pathlib.Path, edition: Edition = CIFAR10
+def read(source: Source, edition: Edition = CIFAR10
          ) -> tuple[dict[str, list], str]:
-  """Reads all images of an archive or a directory.
+  """Reads all images.
 
   Returns:
     A dict with the images of 'train' and 'test', each a list of (uint8
-    [32, 32, 3], label). And the format in which they were stored: 'python',
-    'binary', 'tfds', 'png' or 'jpeg'.
+    [32, 32, 3], label). And their format: 'python', 'binary', 'tfds', 'png' or
+    'jpeg'.
 
   Raises:
-    UserError: the source is missing or damaged, or images are missing.
+    UserError: the source is damaged, or images are missing.
   """
-  found = {split: [] for split in COUNTS}
+  path, found = source.path, {split: [] for split in COUNTS}
   kinds = collections.Counter()
-  bar = progress(total=sum(COUNTS.values()), unit=' images',
-                 desc=f'reading {source.name}')
-  with bar:
-    for path, data in _files(source, edition):
-      kind, split, images = _images(path, data, edition)
+  with progress(total=sum(COUNTS.values()), unit=' images',
+                desc=f'reading {path.name}') as bar:
+    for name, data in source.files(functools.partial(_most, edition)):
+      try:
+        split, images = _images(name, data, edition)
+      except Exception as e:  # decoders raise any exception for damaged bytes
+        raise UserError(f'{name} is damaged ({e}): download or unpack it again.'
+                        ) from e
       found[split] += images
-      kinds[kind] += len(images)
+      kinds[edition.kind(name)] += len(images)
       bar.update(len(images))
   if not kinds:
-    raise UserError(
-        f'{source} has no images of {edition.title}: {edition.layouts}.')
+    raise source.refused(f'has no images of {edition.title}')
   for split, count in COUNTS.items():
     if len(found[split]) != count:
       raise UserError(
-          f'{source} has {len(found[split]):,} images of {split} instead of '
+          f'{path} has {len(found[split]):,} images of {split} instead of '
           f'{count:,}: download or unpack it again.')
   if len(kinds) > 1:
-    raise UserError(f'{source} mixes {" and ".join(sorted(kinds))} images: '
+    raise UserError(f'{path} mixes {" and ".join(sorted(kinds))} images: '
                     'keep one kind.')
   return found, *kinds
 
 
-def identify(source: pathlib.Path, edition: Edition = CIFAR10
-             ) -> dict[str, int]:
-  """Returns sizes by which sources differ.
-
-  They are {name: bytes} of an archive, or number and bytes of a folder's files.
-  """
-  if not source.is_dir():
-    return {source.name: source.stat().st_size}
-  sizes = [path.stat().st_size for path, _ in _in_folder(source, edition)]
-  return {'files': len(sizes), 'bytes': sum(sizes)}
+def identify(source: Source, edition: Edition = CIFAR10) -> dict[str, int]:
+  """Returns {name: bytes} of an archive, or count and bytes of all files."""
+  if not source.path.is_dir():
+    return sizes([source.path])
+  found = [path.stat().st_size for _, path in source.walk(edition.kind)]
+  return {'files': len(found), 'bytes': sum(found)}
 
 
-def _in_folder(source, edition) -> Iterator[tuple[pathlib.Path, str]]:
-  """Yields (path, name) of each file with images; follows symbolic links."""
-  for folder, folders, files in os.walk(source, followlinks=True):
-    folders.sort()
-    for file in sorted(files):
-      path = pathlib.Path(folder, file)
-      name = path.relative_to(source.parent).as_posix()
-      if _kind(name, edition) and path.is_file() and (
-          not archives.is_apple_double(name)):
-        yield path, name
-
-
-def _files(source, edition) -> Iterator[tuple[str, bytes]]:
-  """Yields (name, content) of each file with images."""
-  if source.is_dir():
-    for path, name in _in_folder(source, edition):
-      try:
-        yield name, path.read_bytes()
-      except OSError as e:
-        raise UserError(f'{path} cannot be read ({e.strerror}): unpack the '
-                        'images again.') from e
-    return
-  yield from archives.files(source, lambda m: _wanted(source, m, edition))
-
-
-def _wanted(source, member, edition):
-  """Returns whether a member of an archive has images."""
-  wanted = bool(_kind(member.name, edition))
-  if wanted and member.size > _LARGEST:
-    raise UserError(
-        f'{source} has a file {member.name} of {member.size:,} bytes, which '
-        f'is no image of {edition.title}: download it again.')
-  return wanted
-
-
-def _kind(path, edition):
-  """Returns the format of a file from its name; '' if it has no images."""
-  name = path.rpartition('/')[2]
-  match = re.fullmatch(rf'(?:{edition.batches})(\.bin)?', name)
-  if match:
-    return 'binary' if match.group(1) else 'python'
-  if re.fullmatch(rf'cifar{edition.classes}-(train|test)\.'
-                  r'(tfrecord|array_record)-\d+-of-\d+', name):
-    return 'tfds'
-  match = _FILE.fullmatch(path)
-  if match and edition is CIFAR10:
-    return 'png' if match.group(3).lower() == 'png' else 'jpeg'
-  return ''
+def _most(edition, name):
+  return edition.kind(name) and _LARGEST
 
 
 def _images(path, data, edition):
-  """Returns the format, split and [(image, label), ...] of a file."""
-  kind = _kind(path, edition)
-  split = 'test' if 'test' in path.rpartition('/')[2] else 'train'
-  try:
-    if kind == 'python':
-      return kind, split, list(_of_python(data, edition))
-    if kind == 'binary':
-      return kind, split, list(_of_binary(data, edition))
-    if kind == 'tfds':
-      return kind, split, list(_of_tfds(path, data, edition))
-    split, label, _ = _FILE.fullmatch(path).groups()
-    return kind, split.lower(), [
-        (_decoded(data), CLASSES.index(label.lower()))]
-  except Exception as e:  # decoders raise any exception for damaged bytes
-    raise UserError(f'{path} is damaged ({e}): download or unpack it again.'
-                    ) from e
-
-
-def _of_python(data, edition):
-  batch = _Unpickler(io.BytesIO(data), encoding='bytes').load()
-  return _planes(np.asarray(batch[b'data'], np.uint8), batch[edition.labels],
-                 edition)
+  """Returns the split and [(image, label), ...] of a file."""
+  kind, name = edition.kind(path), path.rpartition('/')[2]
+  split = 'test' if 'test' in name else 'train'
+  if kind == 'python':
+    batch = _Unpickler(io.BytesIO(data), encoding='bytes').load()
+    return split, _planes(np.asarray(batch[b'data'], np.uint8),
+                          batch[edition.labels], edition)
+  if kind == 'binary':
+    first = edition.label_bytes
+    rows = np.frombuffer(data, np.uint8).reshape(-1, first + _PIXELS)
+    return split, _planes(rows[:, first:], rows[:, first - 1], edition)
+  if kind == 'tfds':
+    read = _array_records if '.array_record-' in name else _tfrecords
+    return split, [_of_tfds(record, edition) for record in read(data)]
+  split, label, _ = _FILE.fullmatch(path).groups()
+  return split.lower(), [(_decoded(data), CLASSES.index(label.lower()))]
 
 
 class _Unpickler(pickle.Unpickler):
@@ -207,21 +157,14 @@ class _Unpickler(pickle.Unpickler):
     return super().find_class(module, name)
 
 
-def _of_binary(data, edition):
-  first = edition.label_bytes
-  rows = np.frombuffer(data, np.uint8).reshape(-1, first + _PIXELS)
-  return _planes(rows[:, first:], rows[:, first - 1], edition)
-
-
 def _planes(pixels, labels, edition):
-  """Yields (image, label); a row of `pixels` has one plane for each colour."""
+  # A row of pixels has a plane for each colour.
   images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-  for image, label in zip(images, labels, strict=True):
-    yield np.ascontiguousarray(image), _label(label, edition)
+  return [(np.ascontiguousarray(image), _label(label, edition))
+          for image, label in zip(images, labels, strict=True)]
 
 
 def _label(number, edition):
-  """Returns a label as int; raises ValueError if it is not a class number."""
   if number not in range(edition.classes):
     raise ValueError(f'a label is {number}')
   return int(number)
@@ -234,30 +177,25 @@ def _decoded(data):
     return pictures.pixels(image, 'RGB')
 
 
-def _of_tfds(path, data, edition):
-  from tensorflow_datasets.proto import tf_example_pb2
-  for record in _records(path, data):
-    feature = tf_example_pb2.Example.FromString(record).features.feature
-    yield (_decoded(feature['image'].bytes_list.value[0]),
-           _label(feature['label'].int64_list.value[0], edition))
+def _of_tfds(record, edition):
+  feature = tf_example_pb2.Example.FromString(record).features.feature
+  return (_decoded(feature['image'].bytes_list.value[0]),
+          _label(feature['label'].int64_list.value[0], edition))
 
 
-def _records(path, data):
-  """Yields the records of a TFDS file."""
-  if '.array_record-' not in path:
-    # TFRecord: length (8 bytes), its checksum (4), data, their checksum (4).
-    place = 0
-    while place < len(data):
-      length = int.from_bytes(data[place:place + 8], 'little')
-      record = data[place + 12:place + 12 + length]
-      if len(record) < length:
-        raise EOFError('it ends within a record')
-      yield record
-      place += length + 16
-    return
-  import tempfile
+def _tfrecords(data):
+  """Yields records: length (8 bytes), its checksum (4), data, checksum (4)."""
+  place = 0
+  while place < len(data):
+    length = int.from_bytes(data[place:place + 8], 'little')
+    record = data[place + 12:place + 12 + length]
+    if len(record) < length:
+      raise EOFError('it ends within a record')
+    yield record
+    place += length + 16
 
-  from array_record.python import array_record_module
+
+def _array_records(data):
   with tempfile.NamedTemporaryFile() as f:  # the reader takes paths only
     f.write(data)
     f.flush()

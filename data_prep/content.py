@@ -28,8 +28,7 @@ class Split:
   pairs: np.ndarray | None = None
 
   def document(self, i: int) -> bytes:
-    """Returns the token codes of document `i`."""
-    return self.tokens[self.offsets[i]:self.offsets[i + 1]].tobytes()
+      return self.tokens[self.offsets[i]:self.offsets[i + 1]].tobytes()
 
   def __len__(self) -> int:
     return len(self.labels)
@@ -37,12 +36,9 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-  """A data set in memory.
+  """A data set in memory: 'train', 'val' and 'test', and facts for JSON.
 
-  Attributes:
-    splits: 'train', 'val' and 'test'. If examples are pairs of documents, the
-      three share `tokens` and `offsets`.
-    info: facts about the data and how they were made, as JSON values.
+  If examples are pairs of documents, the splits share `tokens` and `offsets`.
   """
   splits: Mapping[str, Split]
   info: Mapping
@@ -57,6 +53,14 @@ def split_of(documents: Sequence[bytes], labels: Iterable[int],
       np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
       np.asarray(labels, np.int32),
       None if pairs is None else np.asarray(pairs, np.int32).reshape(-1, 2))
+
+
+def images_split(images: np.ndarray, labels) -> Split:
+  """Makes a split of uint8 [N, H, W] images, row by row, and [N] labels."""
+  pixels = images[0].size if len(images) else 1
+  return Split(np.ascontiguousarray(images).reshape(-1),
+               np.arange(len(images) + 1, dtype=np.int64) * pixels,
+               np.asarray(labels, np.int32))
 
 
 def fingerprint(splits: Mapping[str, Split]) -> str:
@@ -85,6 +89,13 @@ def fingerprint(splits: Mapping[str, Split]) -> str:
   return digest.hexdigest()
 
 
+def slices(sizes: Iterable[int]) -> dict[str, slice]:
+  """Returns the slice of each split if the splits follow one another."""
+  stops = np.cumsum([0, *sizes]).tolist()
+  return {name: slice(start, stop) for name, start, stop in
+          zip(SPLITS, stops, stops[1:], strict=False)}
+
+
 def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
   """Returns `size` indices, equally many of each label, in ascending order.
 
@@ -104,13 +115,21 @@ def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
   return np.sort(np.concatenate(chosen))
 
 
+def hold_out(train: Sequence, keys: Sequence[str], labels: Sequence[int],
+             size: int) -> tuple[list, list]:
+  """Divides `train` into the rest and `size` examples that `choose` finds."""
+  chosen = choose(keys, labels, size).tolist()
+  held = set(chosen)
+  return ([example for i, example in enumerate(train) if i not in held],
+          [train[i] for i in chosen])
+
+
 def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:
   """Counts duplicate examples within each split and between two splits.
 
-  Returns:
-    A dict such as {'train': 0, 'val': 1, 'train and val': 3, ...}. 'val' counts
-    examples of val that occurred before in val. 'train and val' counts examples
-    of val that occur in train. The order of a pair's documents does not matter.
+  The result is such as {'train': 0, 'val': 1, 'train and val': 3, ...}: an
+  example of val occurred before in val, three occur in train. The order of a
+  pair's documents does not matter.
   """
   found, earlier = {}, {}
   for name, split in splits.items():
@@ -125,6 +144,10 @@ def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:
 
 def _examples(split):
   if split.pairs is None:
-    return [hashlib.blake2b(split.document(i), digest_size=16).digest()
-            for i in range(len(split))]
+    return [digest(split.document(i)) for i in range(len(split))]
   return [tuple(pair) for pair in np.sort(split.pairs, axis=1).tolist()]
+
+
+def digest(document: bytes) -> bytes:
+  """Returns 16 bytes that differ for different documents."""
+  return hashlib.blake2b(document, digest_size=16).digest()

@@ -8,10 +8,9 @@ from PIL import Image, ImageDraw
 
 from lra.core import tasks
 from lra.core.errors import UserError
-from lra.data_prep import kinds
+from lra.data_prep import listops, probes
 from lra.data_prep.content import SPLITS, Content, Split
 from lra.data_prep.pixels import images_of
-from lra.data_prep.probes.questions import asked
 
 _BINS = 10
 _BAR = 40
@@ -26,22 +25,24 @@ _CAPTION = 14
 
 def describe(task_name: str, content: Content) -> str:
   """Returns sizes, lengths, labels, origin, fingerprint and some examples."""
-  task = tasks.get(task_name)
+  task, train = tasks.get(task_name), content.splits['train']
   lines = [f'{task.title}: {task.num_classes} classes, '
            f'{"pairs of " if task.dual else ""}up to {task.seq_len} tokens, '
            f'vocabulary {task.vocab_size}', '']
   lines += [_size(name, content.splits[name]) for name in SPLITS]
   lines += ['', f'labels of {", ".join(SPLITS)}, in percent']
   lines += _labels(task, content.splits)
-  what = 'train examples' if content.splits['train'].pairs is None else (
-      'documents')
+  what = 'train examples' if train.pairs is None else 'documents'
   lines += ['', f'lengths of {what}, in tokens']
-  lines += histogram(np.diff(content.splits['train'].offsets))
+  lines += histogram(np.diff(train.offsets))
   lines += ['', 'facts']
   lines += [f'  {key}: {value}' for key, value in content.info.items()
             if value is not None]
-  for i in range(min(_EXAMPLES, len(content.splits['train']))):
-    lines += ['', *_example(task, content.splits['train'], i)]
+  for i in range(min(_EXAMPLES, len(train))):
+    said = ' and its questions' if task.probe else f', label {train.labels[i]}'
+    lines += ['', f'train example {i}{said}']
+    for d in [i] if train.pairs is None else train.pairs[i].tolist():
+      lines += [f'  {decode(task, _codes(task, train, d))}']
   return '\n'.join(lines)
 
 
@@ -58,7 +59,7 @@ def _size(name, split):
 def _labels(task, splits):
   if task.num_classes > tasks.MOST_CLASSES:
     return ['  not shown, as there are too many classes']
-  found = [asked(splits[name])[1] if task.probe else splits[name].labels
+  found = [probes.asked(splits[name])[1] if task.probe else splits[name].labels
            for name in SPLITS]
   shares = np.stack([
       np.bincount(labels, minlength=task.num_classes) / len(labels)
@@ -76,15 +77,7 @@ def histogram(lengths: np.ndarray) -> list[str]:
           for low, high, count in zip(edges, edges[1:], counts, strict=False)]
 
 
-def _example(task, split: Split, i: int):
-  documents = [i] if split.pairs is None else split.pairs[i].tolist()
-  said = ' and its questions' if task.probe else f', label {split.labels[i]}'
-  lines = [f'train example {i}{said}']
-  return lines + [f'  {decode(task, _codes(task, split, d))}'
-                  for d in documents]
-
-
-def _codes(task, split, d):
+def _codes(task, split: Split, d):
   # Only codes of probes may need more than a byte.
   begin, end = split.offsets[d:d + 2]
   return split.tokens[begin:end].tolist() if task.probe else split.document(d)
@@ -92,7 +85,19 @@ def _codes(task, split, d):
 
 def decode(task: tasks.Task, tokens: Sequence[int]) -> str:
   """Returns token codes as text, cut short, on one line."""
-  text = kinds.of(task).show(tokens)
+  if task.dataset == 'listops':
+    text = listops.decode(tokens)
+  elif task.image:
+    text = ' '.join(map(str, tokens))
+  elif task.probe:
+    symbols = probes.VARIANTS[task.variant].alphabet
+    # The answers of an expression have one code above 0, the last one.
+    text = ''.join(symbols[code] for code in tokens) if (
+        symbols and any(tokens[:-1])) else ' '.join(
+            str(code) if code else '.' for code in tokens)
+  else:
+    # Cutting documents to the task's length may have split a character.
+    text = ' '.join(tokens.decode('utf-8', errors='replace').split())
   return text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...'
 
 

@@ -30,12 +30,7 @@ def names(task: Task) -> tuple[str, ...]:
 
 
 class NoExample(UserError):
-  """Raised for an input that is not an example of a task.
-
-  Attributes:
-    number: index of the input, from 0.
-    why: the reason, in a few words.
-  """
+  """An input, of the index `number` from 0, is not an example of a task."""
 
   def __init__(self, task: Task, number: int, why: str):
     super().__init__(
@@ -46,19 +41,16 @@ class NoExample(UserError):
 
 
 def split(task: Task, examples: Sequence) -> Split:
-  """Encodes a user's examples as a split; all labels are 0.
+  """Encodes examples of the form that `lra.share.api.Trained.predict` names.
 
-  `lra.share.api.Trained.predict` describes the form of `examples`.
-
-  Raises:
-    NoExample: an example does not have that form.
+  All labels are 0. A wrong example raises `NoExample`.
   """
   encoded = [_encoded(task, i, x) for i, x in enumerate(examples)]
   labels = np.zeros(len(encoded), np.int32)
   if not task.dual:
     return split_of(encoded, labels)
   documents = [document for pair in encoded for document in pair]
-  return split_of(documents, labels, np.arange(len(documents)).reshape(-1, 2))
+  return split_of(documents, labels, np.arange(len(documents)))
 
 
 def _encoded(task, number, example):

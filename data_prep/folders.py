@@ -12,8 +12,13 @@ from lra.core import files
 
 @contextlib.contextmanager
 def lock(directory: pathlib.Path):
-  """Makes a directory and holds its lock, which ends with the process."""
+  """Makes ROOT/name/variant and holds its lock, which ends with the process.
+
+  If an exception leaves the context, the folders that it made are removed,
+  unless another process has put something into them.
+  """
   path = directory / '.lock'
+  new = [f for f in (directory, *directory.parents) if not f.exists()]
   while True:
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -21,7 +26,7 @@ def lock(directory: pathlib.Path):
     except FileNotFoundError:
       if directory.exists():
         raise
-      continue  # a failed process removed the directory, see `remove_traces`
+      continue  # a failed process has removed the directory
     with f:
       try:
         fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -29,9 +34,14 @@ def lock(directory: pathlib.Path):
         print(f'Waiting for another process that is preparing {directory}.',
               file=sys.stderr)
         fcntl.flock(f, fcntl.LOCK_EX)
-      if _is_at(f, path):
+      if not _is_at(f, path):
+        continue
+      try:
         yield
-        return
+      except BaseException:
+        _remove_traces(directory, new)
+        raise
+      return
 
 
 def _is_at(f, path):
@@ -41,9 +51,15 @@ def _is_at(f, path):
     return False
 
 
-def missing(folder: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the folder and its parents that do not exist, lowest first."""
-  return [f for f in (folder, *folder.parents) if not f.exists()]
+def _remove_traces(directory, new):
+  of_set, downloads = directory.parent, directory.parents[1] / 'downloads'
+  if not any(of_set.glob('*/*/dataset_info.json')):
+    shutil.rmtree(of_set / '.config', ignore_errors=True)
+  if directory in new:
+    (directory / '.lock').unlink(missing_ok=True)
+  for folder in (downloads / 'extracted', downloads, *new):
+    with contextlib.suppress(OSError):  # the folder is not empty, or missing
+      folder.rmdir()
 
 
 def remove_leftovers(path: pathlib.Path) -> None:
@@ -52,22 +68,3 @@ def remove_leftovers(path: pathlib.Path) -> None:
     path.rename(path.with_name(f'incomplete.old_{path.name}'))
   for leftover in path.parent.glob(f'incomplete.*_{path.name}'):
     shutil.rmtree(leftover, ignore_errors=True)
-
-
-def remove_traces(path: pathlib.Path, new: list[pathlib.Path]) -> None:
-  """Removes the files of a failed preparation; the caller holds the lock.
-
-  `path` is ROOT/name/variant/version. `new` is the result of `missing(ROOT)`
-  before the preparation: these folders are removed too if they are empty.
-  """
-  folder = path.parents[1]
-  if not any(folder.glob('*/*/dataset_info.json')):
-    shutil.rmtree(folder / '.config', ignore_errors=True)
-  if not new:
-    return
-  downloads = folder.parent / 'downloads'
-  with contextlib.suppress(OSError):
-    (path.parent / '.lock').unlink()
-  for folder in (downloads / 'extracted', downloads, *path.parents[:2], *new):
-    with contextlib.suppress(OSError):  # the folder is not empty, or missing
-      folder.rmdir()

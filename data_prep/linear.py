@@ -14,8 +14,7 @@ _PAIRS_AT_ONCE = 10_000
 
 
 def byte_ngrams(splits):
-  """Scores logistic regression on hashed byte n-grams; see `kinds.Kind.slow`.
-  """
+  """Returns right answers, bool [N], and a description: byte n-grams."""
   train, val, test = (ngram_features(splits[s]) for s in splits)
   best = None
   for c in _PENALTIES:
@@ -71,9 +70,8 @@ def _hash(tokens, n):
 def tfidf_cosine(splits):
   """Compares the cosine of a pair's TF-IDF vectors with a threshold.
 
-  Words that occur in most documents say little and are left out. The largest
-  share of documents that a word may occur in is chosen on val. The result is
-  that of `kinds.Kind.slow`.
+  Words in most documents are left out: val chooses in how many. The result is
+  like that of `byte_ngrams`.
   """
   train = splits['train']
   words = [train.document(i).decode('latin-1')

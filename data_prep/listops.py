@@ -5,20 +5,23 @@ source is a directory with the official `basic_{train,val,test}.tsv`.
 """
 
 import dataclasses
-import hashlib
 import itertools
-import pathlib
 from collections.abc import Iterable, Sequence
-
-import tensorflow_datasets as tfds
 
 from lra.core import tasks
 from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep import trees
-from lra.data_prep.builder import Builder
-from lra.data_prep.content import SPLITS, Content, Split, split_of
-from lra.data_prep.tables import bad_row, find, part, read_rows
+from lra.data_prep.builder import Builder, configs
+from lra.data_prep.content import (
+  SPLITS,
+  Content,
+  Split,
+  digest,
+  slices,
+  split_of,
+)
+from lra.data_prep.source import Origin, Source, bad_row, part, read_rows, sizes
 
 _SEED = 0
 _LONGEST = tasks.get('listops').seq_len
@@ -28,13 +31,11 @@ _DRAWS_PER_CHUNK = 20_000
 _LONGER, _DEEPER = 1000, 8
 _CODES = {token: code for code, token in enumerate(trees.TOKENS)}
 _NO_PARENTHESES = str.maketrans('()', '  ')
-_FILES = {'train': 'basic_train.tsv', 'val': 'basic_val.tsv',
-          'test': 'basic_test.tsv'}
+_FILES = ('basic_train.tsv', 'basic_val.tsv', 'basic_test.tsv')
 
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-  """A version of the task: how expressions are generated, and split sizes."""
   process: trees.Process
   sizes: tuple[int, int, int]
 
@@ -47,32 +48,22 @@ VARIANTS = {
 
 class Listops(Builder):
   """ListOps of Long Range Arena (Tay et al. 2020, arXiv 2011.04006)."""
-  BUILDER_CONFIGS = [
-      tfds.core.BuilderConfig(
-          name='lra', description='500 to 2000 tokens, depth 10'),
-      tfds.core.BuilderConfig(
-          name='mini', description='small enough for two CPU cores'),
-  ]
-
   GENERATED = True
+  BUILDER_CONFIGS = configs(lra='500 to 2000 tokens, depth 10',
+                            mini='small enough for two CPU cores')
+  origin = Origin('ListOps', f'a directory with {", ".join(_FILES)}')
 
   def parameters(self):
     return {'seed': _SEED, 'tokens': trees.TOKENS,
             **dataclasses.asdict(VARIANTS[self.builder_config.name])}
 
-  def make(self, dl_manager):
-    if self.source:
-      return import_official(self.source)
+  def make(self, files):
+    if files:
+      return import_official(files)
     return generate(VARIANTS[self.builder_config.name])
 
-  def identify_source(self):
-    if self.source:
-      paths = find(self.source, _FILES, 'listops').values()
-      return {path.name: path.stat().st_size for path in paths}
-    return None
-
-
-BUILDER = Listops
+  def identity(self, files):
+    return sizes(files.find(_FILES))
 
 
 def encode(expression: str) -> bytes:
@@ -99,25 +90,11 @@ def evaluate(tokens: Sequence[int]) -> int:
   Raises:
     ValueError: `tokens` is not one complete expression.
   """
-  waiting, arguments = [], []
-  for token in tokens:
-    if token < trees.DIGITS:
-      arguments.append(token)
-    elif token < trees.CLOSE:
-      waiting.append((token, arguments))
-      arguments = []
-    elif waiting and arguments:
-      value = _apply(waiting[-1][0], arguments)
-      arguments = waiting.pop()[1]
-      arguments.append(value)
-    else:
-      raise ValueError('an operator without arguments or a stray bracket')
-  if waiting or len(arguments) != 1:
-    raise ValueError('not one complete expression')
-  return int(arguments[0])
+  return int(trees.fold(tokens, range(trees.DIGITS), _apply))
 
 
-def _apply(operator, arguments):
+def _apply(operator, arguments, depth):
+  del depth
   if operator == trees.MIN:
     return min(arguments)
   if operator == trees.MAX:
@@ -130,26 +107,46 @@ def _apply(operator, arguments):
 
 
 def generate(variant: Variant) -> Content:
-  """Generates the data set of a variant from a fixed seed."""
   documents, values, facts = draw(variant.process, sum(variant.sizes))
-  splits, start = {}, 0
-  for name, size in zip(SPLITS, variant.sizes, strict=True):
-    stop = start + size
-    splits[name] = split_of(documents[start:stop], values[start:stop])
-    start = stop
-  return Content(splits, {
-      'origin': f'generated with seed {_SEED}', **facts,
-      'process': dataclasses.asdict(variant.process)})
+  return Content(
+      {name: split_of(documents[part], values[part])
+       for name, part in slices(variant.sizes).items()},
+      {'origin': f'generated with seed {_SEED}', **facts,
+       'process': dataclasses.asdict(variant.process)})
+
+
+def draw(process: trees.Process, count: int, seed: int = _SEED):
+  """Generates `count` different expressions.
+
+  Returns:
+    Token codes of each, their values, and two counts: `draws` (generated
+    expressions) and `duplicates_dropped` (equal to an earlier one).
+  """
+  documents, values, seen = [], [], set()
+  facts = {'draws': 0, 'duplicates_dropped': 0}
+  with progress(total=count, desc='generating expressions', unit='') as bar:
+    for chunk in itertools.count():
+      kept = trees.draw(process, (seed, chunk), _DRAWS_PER_CHUNK)
+      facts['draws'] += kept.draws
+      for document, value in zip(kept.documents(), kept.values.tolist(),
+                                 strict=True):
+        known = digest(document)
+        if known in seen:
+          facts['duplicates_dropped'] += 1
+          continue
+        seen.add(known)
+        documents.append(document)
+        values.append(value)
+      bar.update(min(len(documents), count) - bar.n)
+      if len(documents) >= count:
+        return documents[:count], values[:count], facts
 
 
 def generate_longer(variant: Variant, length: int, shortest: int) -> Split:
   """Generates 1,000 expressions of `shortest` to `length` tokens.
 
-  They may be as deep as those of the variant. If expressions of these lengths
-  are rarer than one in a thousand, they may be deeper: as little as possible.
-
-  Raises:
-    UserError: expressions of these lengths are too rare.
+  If they are rarer than one in a thousand, they may be deeper than those of the
+  variant: as little as possible.
   """
   process = dataclasses.replace(
       variant.process, min_length=shortest - 1, max_length=length + 1)
@@ -161,9 +158,7 @@ def generate_longer(variant: Variant, length: int, shortest: int) -> Split:
           process, (_SEED, shortest, length, chunk), _DRAWS_PER_CHUNK)
       if 1000 * len(kept.values) < _DRAWS_PER_CHUNK:
         break
-      blob, offsets = kept.tokens.tobytes(), kept.offsets.tolist()
-      documents += [blob[start:stop]
-                    for start, stop in itertools.pairwise(offsets)]
+      documents += kept.documents()
       values += kept.values.tolist()
       if len(documents) >= _LONGER:
         return split_of(documents[:_LONGER], values[:_LONGER])
@@ -172,23 +167,18 @@ def generate_longer(variant: Variant, length: int, shortest: int) -> Split:
       'wider range of lengths, with shorter ones.')
 
 
-def import_official(directory: pathlib.Path) -> Content:
-  """Reads the official tables and checks each row.
-
-  Raises:
-    UserError: a file is missing or a row is wrong; the message names the place.
-  """
+def import_official(source: Source) -> Content:
+  """Reads the official tables; raises UserError for a row that is wrong."""
   splits, seen = {}, set()
-  for name, path in find(directory, _FILES, 'listops').items():
+  for name, path in zip(SPLITS, source.find(_FILES), strict=True):
     documents, values = _import_table(path)
-    seen.update(hashlib.blake2b(d, digest_size=16).digest()
-                for d in documents)
+    seen.update(map(digest, documents))
     splits[name] = split_of(documents, values)
-  sizes = [len(split) for split in splits.values()]
-  of = part('listops', sizes, VARIANTS['lra'].sizes)
+  counts = [len(split) for split in splits.values()]
+  of = part('listops', counts, VARIANTS['lra'].sizes)
   return Content(splits, {
       'origin': f'official tables{of}, each target evaluated anew',
-      'duplicates': sum(sizes) - len(seen)})
+      'duplicates': sum(counts) - len(seen)})
 
 
 def _import_table(path):
@@ -216,32 +206,3 @@ def _import_table(path):
   if not documents:
     raise bad_row(path, 1, 'no expressions')
   return documents, values
-
-
-def draw(process: trees.Process, count: int, seed: int = _SEED):
-  """Generates `count` different expressions.
-
-  Returns:
-    A list of token codes, a list of values, and a dict of two counts: `draws`
-    (generated expressions) and `duplicates_dropped` (equal to an earlier one).
-  """
-  documents, values, seen = [], [], set()
-  facts = {'draws': 0, 'duplicates_dropped': 0}
-  with progress(total=count, desc='generating expressions', unit='') as bar:
-    for chunk in itertools.count():
-      kept = trees.draw(process, (seed, chunk), _DRAWS_PER_CHUNK)
-      facts['draws'] += kept.draws
-      blob, offsets = kept.tokens.tobytes(), kept.offsets.tolist()
-      for start, stop, value in zip(
-          offsets, offsets[1:], kept.values.tolist(), strict=False):
-        document = blob[start:stop]
-        digest = hashlib.blake2b(document, digest_size=16).digest()
-        if digest in seen:
-          facts['duplicates_dropped'] += 1
-          continue
-        seen.add(digest)
-        documents.append(document)
-        values.append(value)
-      bar.update(min(len(documents), count) - bar.n)
-      if len(documents) >= count:
-        return documents[:count], values[:count], facts

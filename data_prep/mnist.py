@@ -7,25 +7,20 @@ each axis in four bytes, the first one being the highest. The validation split
 takes 500 images of each class from train, by the hash of their pixels.
 """
 
-import lzma
 import math
 import pathlib
 import struct
-import zlib
 
 import numpy as np
-import tensorflow_datasets as tfds
-from tensorflow_datasets.core.download import checksums
 
-from lra.core import files
 from lra.core.errors import UserError
-from lra.data_prep import archives, image
-from lra.data_prep.builder import Builder
-from lra.data_prep.content import Content
+from lra.data_prep import image
+from lra.data_prep.builder import Builder, configs
+from lra.data_prep.source import BROKEN, Origin, opened, sizes
 
-URL = 'https://storage.googleapis.com/cvdf-datasets/mnist/'
 # Size and SHA-256 of each file, gzipped, from url_checksums/mnist.txt of TFDS
 # 4.9, which has the address too.
+URL = 'https://storage.googleapis.com/cvdf-datasets/mnist/'
 FILES = {
     'train-images-idx3-ubyte': (
         9_912_422,
@@ -42,68 +37,37 @@ FILES = {
 COUNTS = {'train': 60_000, 'test': 10_000}
 SIDE = 28
 
-_LAYOUT = (f'--source of mnist must be a folder with {", ".join(FILES)}, each '
-           'as it is or with .gz')
-
 
 class Mnist(Builder):
   """Handwritten digits of MNIST (LeCun et al. 1998)."""
-  BUILDER_CONFIGS = [tfds.core.BuilderConfig(
-      name='idx', description='28 x 28 pixels')]
-  url_infos = {
-      f'{URL}{name}.gz': checksums.UrlInfo(
-          size=size, checksum=digest, filename=f'{name}.gz')
-      for name, (size, digest) in FILES.items()}
+  BUILDER_CONFIGS = configs(idx='28 x 28 pixels')
+  origin = Origin(
+      'MNIST', f'a folder with {", ".join(FILES)}, each as it is or with .gz',
+      {f'{URL}{name}.gz': about for name, about in FILES.items()}, 'mnist')
 
   def parameters(self):
     return {'val': image.VAL_IMAGES}
 
-  def make(self, dl_manager) -> Content:
-    paths = self._paths() if self.source else self.fetch_all(
-        dl_manager, 'mnist', 'MNIST')
-    found = {}
-    for i, (split, count) in enumerate(COUNTS.items()):
-      images, labels = paths[2 * i:2 * i + 2]
-      found[split] = list(zip(
-          read_idx(images, (count, SIDE, SIDE)), _labels(labels, count),
-          strict=True))
+  def make(self, files):
+    found, paths = {}, iter(files.find(FILES))
+    for split, count in COUNTS.items():
+      images = read_idx(next(paths), (count, SIDE, SIDE))
+      labels = read_idx(path := next(paths), (count,))
+      if labels.max() > 9:
+        raise _damaged(path, f'a label is {labels.max()}')
+      found[split] = list(zip(images, labels.tolist(), strict=True))
     return image.content(found, 'MNIST', lambda pixels: pixels)
 
-  def identify_source(self):
-    return {path.name: path.stat().st_size
-            for path in self._paths()} if self.source else None
-
-  def _paths(self) -> list[pathlib.Path]:
-    """Returns the files of the source in the order of FILES."""
-    found = []
-    for name in FILES:
-      both = [self.source / name, self.source / f'{name}.gz']
-      found += [path for path in both if path.exists()][:1]
-      if both[0] not in found and both[1] not in found:
-        raise UserError(f'{self.source} has no {name}: {_LAYOUT}.')
-    return found
-
-
-BUILDER = Mnist
+  def identity(self, files):
+    return sizes(files.find(FILES))
 
 
 def read_idx(path: pathlib.Path, shape: tuple[int, ...]) -> np.ndarray:
-  """Reads an idx file, plain or compressed.
-
-  Args:
-    path: the file.
-    shape: shape of its values.
-
-  Returns:
-    The values, uint8.
-
-  Raises:
-    UserError: the file cannot be read, or is no idx file of this shape.
-  """
+  """Returns the values, uint8 `shape`, of an idx file, plain or compressed."""
   header = struct.pack(f'>2xBB{len(shape)}I', 8, len(shape), *shape)
   size = len(header) + math.prod(shape)
   try:
-    with files.opened(path) as file, archives.unpacked(file) as stream:
+    with opened(path) as stream:
       data = stream.read(size + 1)
     if data[:len(header)] != header:
       raise ValueError('it does not begin with the header of uint8 '
@@ -111,14 +75,10 @@ def read_idx(path: pathlib.Path, shape: tuple[int, ...]) -> np.ndarray:
     if len(data) != size:
       raise ValueError(f'it has {"more" if len(data) > size else "less"} than '
                        f'{size:,} bytes')
-  except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as e:
-    raise UserError(f'{path} is damaged ({e}): download it again.') from e
+  except BROKEN as e:
+    raise _damaged(path, e) from e
   return np.frombuffer(data, np.uint8, offset=len(header)).reshape(shape)
 
 
-def _labels(path, count):
-  labels = read_idx(path, (count,))
-  if labels.max() > 9:
-    raise UserError(f'{path} is damaged (a label is {labels.max()}): download '
-                    'it again.')
-  return labels.tolist()
+def _damaged(path, why):
+  return UserError(f'{path} is damaged ({why}): download it again.')

@@ -1,7 +1,4 @@
-"""Groups the examples of a data set, to break an accuracy down.
-
-A model's answers are also compared with those of a simple rule. The rule for
-ListOps reads only the first operator.
+"""Breaks accuracies on ListOps down, and compares answers with a simple rule.
 """
 
 import numpy as np
@@ -14,7 +11,7 @@ FIRST_OPERATOR = 'first operator'
 
 
 def first_tokens(split: Split) -> np.ndarray:
-  """Returns the code of the first token of each document, uint8 [N]."""
+  """Returns the first token of each document, uint8 [N]."""
   return split.tokens[split.offsets[:-1]]
 
 
@@ -38,16 +35,15 @@ def root_operators(split: Split) -> np.ndarray:
 def depths(split: Split) -> np.ndarray:
   """Returns the nesting depth of each expression, int64 [N]."""
   # Each expression closes its brackets, so the sum is 0 before the next one.
-  return np.maximum.reduceat(
-      np.cumsum(_steps()[split.tokens]), split.offsets[:-1])
+  return np.maximum.reduceat(_open(split.tokens), split.offsets[:-1])
 
 
-def _steps():
-  """Returns the change of depth at each token code: 1, -1 or 0."""
+def _open(tokens):
+  """Returns the number of open brackets after each token, int64."""
   steps = np.zeros(len(trees.TOKENS), np.int64)
   steps[[trees.MIN, trees.MAX, trees.MED, trees.SM]] = 1
   steps[trees.CLOSE] = -1
-  return steps
+  return np.cumsum(steps[tokens])
 
 
 def deciding_depths(split: Split) -> np.ndarray:
@@ -62,40 +58,28 @@ def deciding_depths(split: Split) -> np.ndarray:
 
 
 def _deciding_depth(document):
-  """Computes `deciding_depths` of one expression.
+  # A value is int [2, D]: the least and the largest one that is possible if the
+  # expression is read to a depth of 0 ... D - 1. It is known if they are equal.
+  deepest = max(_open(np.frombuffer(document, np.uint8)).max(initial=0), 0)
 
-  For each depth down to which the expression is read, `bounds` holds the least
-  and largest value of each argument. A value is known if the two are equal.
-  """
-  tokens = np.frombuffer(document, np.uint8)
-  deepest = max(np.cumsum(_steps()[tokens]).max(initial=0), 0)
-  depth, waiting, bounds = 0, [], []
-  for token in document:
-    if token < trees.DIGITS:
-      bounds.append(np.full((2, deepest + 1), token))
-    elif token < trees.CLOSE:
-      waiting.append((token, bounds))
-      depth, bounds = depth + 1, []
-    elif not (waiting and bounds):
-      return -1
-    else:
-      operator, before = waiting.pop()
-      value = _bounds(operator, np.array(bounds))
-      value[:, :depth] = [[0], [trees.DIGITS - 1]]  # not read here: any digit
-      depth, bounds = depth - 1, [*before, value]
-  if waiting or len(bounds) != 1:
+  def apply(operator, arguments, depth):
+    value = _bounds(operator, np.array(arguments))
+    value[:, :depth] = [[0], [trees.DIGITS - 1]]  # not read here: any digit
+    return value
+
+  digits = [np.full((2, deepest + 1), d) for d in range(trees.DIGITS)]
+  try:
+    low, high = trees.fold(document, digits, apply)
+  except ValueError:
     return -1
-  low, high = bounds[0]
   return int(np.argmax(low == high))
 
 
 def _bounds(operator, arguments_Ax2xD):
-  """Returns the least and largest value of an operator, [2, D].
+  """Returns the least and the largest value of an operator, [2, D].
 
-  D is the number of depths down to which the expression may be read. The
-  arguments are given by their least and largest values. MIN, MAX and MED never
-  fall if an argument grows. SM, a sum modulo 10, has any value unless all its
-  arguments are known.
+  MIN, MAX and MED never fall if an argument grows. SM, a sum modulo 10, has any
+  value unless all its arguments are known.
   """
   if operator == trees.MIN:
     return arguments_Ax2xD.min(0)
@@ -111,47 +95,30 @@ def _bounds(operator, arguments_Ax2xD):
                    np.where(known, high, trees.DIGITS - 1)])
 
 
-# Data set -> name of a property -> function from a split to its values, [N].
-KINDS = {'listops': {'root operator': root_operators, 'depth': depths,
-                     'decided at depth': deciding_depths}}
-# Data set -> name of a rule -> function from train and test to answers, [N].
-RULES = {'listops': {FIRST_OPERATOR: by_first_token}}
-
-
 def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
-  """Computes the accuracy for each value of each property in `KINDS`.
+  """Returns the accuracy for each value of each property of an expression.
 
-  `right`, bool [N], is True for each example of `test` with a right answer.
-
-  Returns:
-    {property: {value: {'examples': count, 'accuracy': fraction}}}; {} for a
-    data set without properties.
+  `right`, bool [N], is True for each example of `test` with a right answer. The
+  result is {property: {value: {'examples': count, 'accuracy': fraction}}}, or
+  {} for a data set other than ListOps.
   """
-  found = {}
-  for name, kind in KINDS.get(dataset, {}).items():
-    values = kind(test)
-    found[name] = {
-        str(value): {'examples': int((values == value).sum()),
-                     'accuracy': float(right[values == value].mean())}
-        for value in np.unique(values)}
-  return found
+  if dataset != 'listops':
+    return {}
+  properties = {'root operator': root_operators(test), 'depth': depths(test),
+                'decided at depth': deciding_depths(test)}
+  return {name: {
+      str(value): {'examples': int((values == value).sum()),
+                   'accuracy': float(right[values == value].mean())}
+      for value in np.unique(values)} for name, values in properties.items()}
 
 
 def of_answers(dataset: str, predicted: np.ndarray, train: Split,
                test: Split) -> dict:
-  """Breaks an accuracy down, and compares the answers with simple rules.
+  """Returns `accuracies` of the answers `predicted`, int [N], to `test`.
 
-  `predicted`, int [N], holds the answers to `test`. Rules are fitted on
-  `train`.
-
-  Returns:
-    {} for a data set without properties. Otherwise `parts`, see `accuracies`,
-    and `agreement`, {rule: share of examples that it answers like `predicted`}.
+  They are `parts` of the result. `agreement` is {rule: share of examples that
+  it answers like `predicted`}. For a data set other than ListOps it is {}.
   """
-  if dataset not in KINDS:
-    return {}
-  return {
-      'parts': accuracies(dataset, predicted == test.labels, test),
-      'agreement': {
-          name: float(np.mean(rule(train, test) == predicted))
-          for name, rule in RULES[dataset].items()}}
+  found = accuracies(dataset, predicted == test.labels, test)
+  return found and {'parts': found, 'agreement': {FIRST_OPERATOR: float(
+      np.mean(by_first_token(train, test) == predicted))}}

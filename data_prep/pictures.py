@@ -13,12 +13,11 @@ _DEEP = re.compile(r'[A-Za-z]+;16[BLN]')
 def pixels(image: Image.Image, mode: str) -> np.ndarray:
   """Returns pixels, uint8: [H, W] for `mode` 'L' (grey), [H, W, 3] for 'RGB'.
 
-  Palettes, transparency and single bits are converted. Files with several
-  pictures or more than 8 bits a colour are refused: Pillow would take the first
-  picture and cut the bits.
+  Palettes, transparency and single bits are converted.
 
   Raises:
-    ValueError: there are more than 8 bits a colour, or several pictures.
+    ValueError: there are more than 8 bits a colour, or several pictures. Pillow
+      would cut the bits and take the first picture.
   """
   if image.mode.startswith(('I', 'F')) or _is_cut(image):
     raise ValueError('it has more than 8 bits a colour')

@@ -11,7 +11,7 @@ _AT_ONCE = 2000
 
 
 def ridge(splits):
-  """Scores ridge regression on grey values; see `kinds.Kind.slow`."""
+  """Returns right answers, bool [N], and a description: ridge regression."""
   train, val, test = (splits[s] for s in ('train', 'val', 'test'))
   classes = int(train.labels.max()) + 1
   gram, right = 0.0, 0.0
@@ -63,7 +63,7 @@ def marker_distance(splits, radius: float):
   """Guesses from the distance of the discs whether they are on one curve.
 
   Train fixes the threshold of the distance, and the class beyond it. `radius`
-  is the radius of a disc in pixels. The result is that of `kinds.Kind.slow`.
+  is the radius of a disc in pixels. The result is like that of `ridge`.
   """
   far, labels = _distances(splits['train'], radius), splits['train'].labels
   best = max((float(np.mean((far >= t) == (labels == sign))), t, sign)

@@ -1,24 +1,28 @@
 """Retrieval: does one document cite the other? Two byte strings, two classes.
 
-There are two corpora. `aan` is the ACL Anthology Network of Long
-Range Arena, in the official tables of its release (`lra.data_prep.aan`). `rfc`
-is
-citations among IETF RFCs: `documents.jsonl.gz` (one object per line, with `id`
-and `text`) and `pairs.{train,eval,test}.tsv.gz` (label and two ids). Documents
-are stored once and pairs are indices.
+There are two corpora. `aan` is the ACL Anthology Network of Long Range Arena,
+in the official tables of its release (`lra.data_prep.aan`). `rfc` is citations
+among IETF RFCs: `documents.jsonl.gz` (one object per line, with `id` and
+`text`) and `pairs.{train,eval,test}.tsv.gz` (label and two ids). Documents are
+stored once and pairs are indices.
 """
 
 import json
 
 import numpy as np
-import tensorflow_datasets as tfds
 
-from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep import aan
-from lra.data_prep.builder import Builder
-from lra.data_prep.content import Content, choose, duplicates, split_of
-from lra.data_prep.tables import bad_row, find, part, read_lines, read_rows
+from lra.data_prep.builder import Builder, configs
+from lra.data_prep.content import SPLITS, Content, choose, duplicates, split_of
+from lra.data_prep.source import (
+  Origin,
+  bad_row,
+  part,
+  read_lines,
+  read_rows,
+  sizes,
+)
 
 RFC_FILES = {
     'documents': 'documents.jsonl', 'train': 'pairs.train.tsv',
@@ -31,98 +35,76 @@ MINI_PAIRS = {'train': 60_000, 'val': 1000, 'test': 4000}
 class Retrieval(Builder):
   """Byte-level document pairs of Long Range Arena (arXiv 2011.04006)."""
   DUAL = True
-  BUILDER_CONFIGS = [
-      tfds.core.BuilderConfig(name='aan', description='AAN citations'),
-      tfds.core.BuilderConfig(name='rfc', description='RFC citations'),
-      tfds.core.BuilderConfig(
-          name='rfc_mini', description='RFC citations, 512 bytes, fewer pairs'),
-  ]
+  BUILDER_CONFIGS = configs(
+      aan='AAN citations', rfc='RFC citations',
+      rfc_mini='RFC citations, 512 bytes, fewer pairs')
+
+  @property
+  def tables(self):
+    return aan.FILES if self.builder_config.name == 'aan' else RFC_FILES
+
+  @property
+  def origin(self):
+    return Origin(f'the corpus of {self.task.name}',
+                  f'a directory with {", ".join(self.tables.values())}')
 
   def parameters(self):
     mini = self.builder_config.name == 'rfc_mini'
     return {'bytes_kept': MINI_BYTES if mini else BYTES,
             'pairs': MINI_PAIRS if mini else None}
 
-  def make(self, dl_manager):
-    paths = self._paths()
+  def make(self, files):
+    paths = dict(zip(self.tables, files.find(self.tables.values()),
+                     strict=True))
     if self.builder_config.name == 'aan':
       return read_aan(paths)
     return read_rfc(paths, mini=self.builder_config.name == 'rfc_mini')
 
-  def identify_source(self):
-    return {path.name: path.stat().st_size for path in self._paths().values()}
-
-  def _paths(self):
-    files = aan.FILES if self.builder_config.name == 'aan' else RFC_FILES
-    if self.source is None:
-      raise UserError(
-          f'{self.absent}, and the documents of {self.task_name} cannot be '
-          'downloaded: set TFDS_DATA_DIR to their folder, or get '
-          f'the directory with {", ".join(files.values())} and run python -m '
-          f'data_prep --task={self.task_name} --source=DIR.')
-    return find(self.source, files, self.task_name)
-
-
-BUILDER = Retrieval
+  def identity(self, files):
+    return sizes(files.find(self.tables.values()))
 
 
 def read_aan(paths) -> Content:
-  """Reads the official tables row by row and decodes bytes literals.
-
-  Other implementations do not decode them, see `lra.data_prep.aan`.
-
-  Raises:
-    UserError: a row is malformed; the message names file, line and reason.
-  """
+  """Reads the official tables, see `lra.data_prep.aan`."""
   documents, examples = aan.read(paths, BYTES)
-  splits = {name: (documents.heads, labels, pairs)
-            for name, (labels, pairs) in examples.items()}
-  sizes = [len(labels) for labels, _ in examples.values()]
   origin = 'ACL Anthology Network, official tables' + part(
-      'retrieval', sizes, aan.ROWS.values())
+      'retrieval', [len(labels) for labels, _ in examples.values()],
+      aan.ROWS.values())
   if documents.literals:
     origin += ', bytes literals decoded'
-  return _content(splits, origin, BYTES,
+  return _content(documents.heads, examples, origin, BYTES,
                   ids_with_other_text=documents.other_texts())
 
 
 def read_rfc(paths, mini: bool) -> Content:
   """Reads RFC citations; `mini` keeps part of the pairs and of each document.
-
-  Raises:
-    UserError: a row is malformed, or names a document that does not exist.
   """
   cut = MINI_BYTES if mini else BYTES
   texts = _read_documents(paths['documents'])
   numbers = {name: i for i, name in enumerate(texts)}
-  heads = [text[:cut] for text in texts.values()]
-  splits = {}
-  for name in ('train', 'val', 'test'):
+  examples = {}
+  for name in SPLITS:
     labels, pairs = _read_pairs(paths[name], numbers)
     if mini:
       keys = [f'{a} {b}' for a, b in pairs]
       kept = choose(keys, labels, MINI_PAIRS[name])
       labels, pairs = np.array(labels)[kept], np.array(pairs)[kept]
-    splits[name] = heads, labels, pairs
-  return _content(splits, 'citations among IETF RFCs', cut)
+    examples[name] = labels, pairs
+  return _content([text[:cut] for text in texts.values()], examples,
+                  'citations among IETF RFCs', cut)
 
 
-def _content(splits, origin, cut, **facts):
+def _content(heads, examples, origin, cut, **facts):
   """Makes the data set; leaves out documents that are in no pair."""
-  pairs = {name: np.asarray(s[2], np.int64) for name, s in splits.items()}
-  used, where = np.unique(
-      np.concatenate([p.reshape(-1) for p in pairs.values()]),
-      return_inverse=True)
-  heads = next(iter(splits.values()))[0]
+  pairs = [np.asarray(pairs, np.int64) for _, pairs in examples.values()]
+  used, where = np.unique(np.concatenate(pairs), return_inverse=True)
   documents = [heads[i] for i in used.tolist()]
-  ends = np.cumsum([p.size for p in pairs.values()])[:-1]
-  content = {}
-  for (name, (_, labels, _)), numbers in zip(
-      splits.items(), np.split(where, ends), strict=True):
-    content[name] = split_of(documents, labels, numbers)
-  return Content(content, {
+  numbers = np.split(where.reshape(-1, 2), np.cumsum([*map(len, pairs)])[:-1])
+  splits = {name: split_of(documents, labels, of) for (name, (labels, _)), of
+            in zip(examples.items(), numbers, strict=True)}
+  return Content(splits, {
       'origin': origin, 'bytes_kept': cut, 'documents': len(documents),
-      'duplicates': duplicates(content), **facts})
+      'duplicates': duplicates(splits), **facts})
 
 
 def _read_documents(path):

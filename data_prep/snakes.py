@@ -7,9 +7,12 @@ is that of the program that made the arena's images (Linsley et al. 2018, arXiv
 1805.08315), with its apparent mistakes.
 
 M is a map of the taken places, [side, side]: 0 is free, 1 is paint or too near
-to paint. The pivot of a paddle lies `margin` pixels before its near end.
+to paint. The pivot of a paddle lies `margin` pixels before its near end. A
+snake is float64 [7]. 0 and 1: pivot y and x. 2: orientation. 3 and 4: tip y and
+x. 5: whether the last paddle is of the ring. 6: the index of its stamp.
 """
 
+import collections
 import math
 
 import numba
@@ -26,59 +29,58 @@ _BLIND = 30  # random draws of a place before all places are searched
 _MANY = 1_000_000  # most attempts at one image
 
 
+# The stamps of a margin, as `stamps.first` and `stamps.ring` return them, and
+# `near`, the offsets, int64 [K, 2], that are at most `margin` away.
+_Tables = collections.namedtuple(
+    '_Tables', 'length margin first points phi ring near')
+# Parameters of `stamps.Law`, in the types of the compiled functions.
+_Plan = collections.namedtuple('_Plan', (
+    'side padding distance contour continuity short distractors bright '
+    'contrast draws attempts'))
+
+
 class Artist:
-  """Draws images of a law; an image depends only on `seed` and its number."""
+  """Draws images; threads may share an artist."""
 
   def __init__(self, law: stamps.Law, seed: int = 0):
     self.law, self.seed = law, seed
-    self._tables = [_tables(law, margin) for margin in law.margins]
+    self._tables = [_Tables(
+        law.paddle_length, margin, stamps.first(law, margin),
+        *stamps.ring(law, margin), np.argwhere(stamps.disc(margin)) - margin)
+                    for margin in law.margins]
     self._marker = stamps.marker(law)
+    self._plan = _Plan(
+        law.side, law.padding, law.seed_distance, law.contour_length,
+        law.continuity, law.distractor_length, law.distractors,
+        law.snake_contrast * law.paddle_contrast, law.snake_contrast,
+        law.paddle_retries + 1, law.distractor_retries + 1)
 
   def draw(self, number: int) -> tuple[np.ndarray, int, int, int]:
-    """Draws image `number`.
+    """Draws image `number`, which depends only on it, the law and the seed.
 
     Returns:
-      The image, uint8 [side, side]; its label; the number of attempts at its
-      target snakes; the number of distractors that found room.
+      The image, uint8 [side, side], 0 to 255; its label; the number of attempts
+      at its target snakes; the number of distractors that found room.
     """
-    law = self.law
     rng = np.random.default_rng([self.seed, number])
     tables = self._tables[int(rng.random() * len(self._tables))]
-    image, tips, ends, attempts, placed = _scene(
-        rng, tables, law.side, law.padding, law.seed_distance,
-        law.contour_length, law.continuity, law.distractor_length,
-        law.distractors, law.snake_contrast * law.paddle_contrast,
-        law.snake_contrast, law.paddle_retries + 1, law.distractor_retries + 1)
+    image, tips, ends, attempts, placed = _scene(rng, tables, self._plan)
     if attempts > _MANY:
-      raise RuntimeError(f'no room for target snakes under {law}')
+      raise RuntimeError(f'no room for target snakes under {self.law}')
     label, snake = int(rng.random() * 2), int(rng.random() * 2)
     other = snake if label else 1 - snake
     for y, x in (tips[snake], ends[other]):
       _paint(image, self._marker, y, x, 1.0)
-    return _grey(image), label, attempts, placed
-
-
-def _grey(image):
-  """Rescales to uint8, the darkest pixel 0 and the brightest 255."""
-  low, high = image.min(), image.max()
-  return np.uint8(np.round((image - low) * (255 / (high - low))))
-
-
-def _tables(law, margin):
-  """Returns all arrays and numbers that the compiled functions need."""
-  seeds = stamps.first(law, margin)
-  ring, phi, paddles = stamps.ring(law, margin)
-  near = np.argwhere(stamps.disc(margin)) - margin
-  return (law.paddle_length, margin, seeds.phi, seeds.lines, seeds.masks,
-          seeds.usable, seeds.near, seeds.counts, ring, phi, paddles.lines,
-          paddles.masks, near)
+    low, high = image.min(), image.max()
+    image = np.uint8(np.round((image - low) * (255 / (high - low))))
+    return image, label, attempts, placed
 
 
 def _compiled(function):
   try:
-    return numba.njit(cache=True)(function)
+    return numba.njit(cache=True, nogil=True)(function)
   except RuntimeError:  # numba finds no folder for its cache
-    return numba.njit(function)
+    return numba.njit(function, nogil=True)
 
 
 @_compiled
@@ -135,17 +137,17 @@ def _first(rng, m, tables, border, found):
   `ok` is False if no place was found. `border` rows and columns at each edge
   stay free. `found`, int64 [side * side, 2], is scratch memory.
   """
-  length, margin, phis, _, _, usable, near, counts = tables[:8]
-  side = len(m)
-  which = int(rng.random() * len(phis))
-  if not usable[which]:
+  first, side = tables.first, len(m)
+  which = int(rng.random() * len(first.phi))
+  if not first.usable[which]:
     return False, which, 0, 0, 0, 0
   for _ in range(_TRIES):
-    ok, y, x = _place(rng, m, near[which], counts[which], border,
-                      max(0, border - length - margin), found)
+    ok, y, x = _place(
+        rng, m, first.near[which], first.counts[which], border,
+        max(0, border - tables.length - tables.margin), found)
     if not ok:
       break
-    ok, py, px = _pivot(y, x, phis[which], length, margin, side)
+    ok, py, px = _pivot(tables, y, x, first.phi[which], side)
     if ok:
       return True, which, y, x, py, px
   return False, which, 0, 0, 0, 0
@@ -155,8 +157,8 @@ def _first(rng, m, tables, border, found):
 def _place(rng, m, near, count, border, start, found):
   """Samples a free place for a tail, uniformly: (whether found, y, x).
 
-  Random draws find a place quickly if much is free. Otherwise all places are
-  searched. Places are `start` pixels or more from the edges.
+  Random draws find a place quickly if much is free. Places are `start` pixels
+  or more from the edges.
   """
   side = len(m)
   for _ in range(_BLIND):
@@ -177,33 +179,31 @@ def _place(rng, m, near, count, border, start, found):
 
 
 @_compiled
-def _pivot(y, x, phi, length, margin, side):
-  """Returns (whether head and pivot of a first paddle are inside, pivot y, x).
-  """
-  hy, hx = _moved(y, x, phi, length)
-  py, px = _moved(hy, hx, phi + math.pi, length + margin)
+def _pivot(tables, y, x, phi, side):
+  # Of a first paddle: whether head and pivot are inside, pivot y, x.
+  hy, hx = _moved(y, x, phi, tables.length)
+  py, px = _moved(hy, hx, phi + math.pi, tables.length + tables.margin)
   return _inside(hy, hx, side) and _inside(py, px, side), py, px
 
 
 @_compiled
-def _next(rng, m, tables, pivot, phi, continuity, draws, weights):
+def _next(rng, m, tables, plan, snake, weights):
   """Samples the next paddle: (index in the ring, pivot y, x); -1 if no room.
 
   The far end is sampled in proportion to `weights`, which this function fills.
   They favour going straight and are small near paint.
   """
-  length, margin = tables[:2]
-  ring, phis, _, masks, near = tables[8:]
-  side = len(m)
-  py, px = _moved(pivot[0], pivot[1], phi, length + 2 * margin)
+  points, near, side = tables.points, tables.near, len(m)
+  py, px = _moved(int(snake[0]), int(snake[1]), snake[2],
+                  tables.length + 2 * tables.margin)
   total = 0.0
-  for k in range(len(ring)):
-    y, x = py + ring[k, 0], px + ring[k, 1]
+  for k in range(len(points)):
+    y, x = py + points[k, 0], px + points[k, 1]
     weights[k] = 0.0
     if _inside(y, x, side):
-      turn = abs(phis[k] - phi)
+      turn = abs(tables.phi[k] - snake[2])
       turn = min(turn, 2 * math.pi - turn)
-      straight = max(math.cos(min(continuity * turn, math.pi / 2)), 0.0)
+      straight = max(math.cos(min(plan.continuity * turn, math.pi / 2)), 0.0)
       paint = 0.0
       for n in range(len(near)):
         i, j = y + near[n, 0], x + near[n, 1]
@@ -213,102 +213,90 @@ def _next(rng, m, tables, pivot, phi, continuity, draws, weights):
     total += weights[k]
   if total < _LEAST:
     return -1, py, px
-  for _ in range(draws):
+  for _ in range(plan.draws):
     left, k = rng.random() * total, -1
-    while left >= 0 and k < len(ring) - 1:
+    while left >= 0 and k < len(points) - 1:
       k += 1
       left -= weights[k]
-    if _fits(m, masks[k], py + ring[k, 0], px + ring[k, 1]):
+    if _fits(m, tables.ring.masks[k], py + points[k, 0], px + points[k, 1]):
       return k, py, px
   return -1, py, px
 
 
 @_compiled
-def _grow(rng, image, m, tables, snake, contrast, continuity, draws, weights):
-  """Adds a paddle to a snake; returns whether there was room.
-
-  `snake` is float64 [8]. 0 and 1: pivot y and x. 2: orientation. 3 and 4: tip
-  y and x. 5: table of the last paddle's mask, 0 for `stamps.first` and 1 for
-  `stamps.ring`. 6: the mask's index in that table. 7 is not used.
-  """
-  k, py, px = _next(rng, m, tables, (int(snake[0]), int(snake[1])), snake[2],
-                    continuity, draws, weights)
+def _grow(rng, image, m, tables, plan, snake, contrast, weights):
+  """Adds a paddle to a snake; returns whether there was room."""
+  k, py, px = _next(rng, m, tables, plan, snake, weights)
   if k < 0:
     return False
-  ring, phis, lines = tables[8:11]
-  y, x = py + ring[k, 0], px + ring[k, 1]
-  _paint(image, lines[k], y, x, contrast)
+  y, x = py + tables.points[k, 0], px + tables.points[k, 1]
+  _paint(image, tables.ring.lines[k], y, x, contrast)
   _keep_off(m, tables, snake)
-  snake[0], snake[1], snake[2] = py, px, phis[k]
+  snake[0], snake[1], snake[2] = py, px, tables.phi[k]
   snake[3], snake[4], snake[5], snake[6] = y, x, 1, k
   return True
 
 
 @_compiled
 def _keep_off(m, tables, snake):
-  """Marks the last paddle of a snake as taken in M."""
-  masks = tables[11] if snake[5] else tables[4]
+  # Marks the last paddle of a snake as taken.
+  masks = tables.ring.masks if snake[5] else tables.first.masks
   _paint(m, masks[int(snake[6])], int(snake[3]), int(snake[4]), 1.0)
 
 
 @_compiled
 def _begin(image, tables, snake, which, y, x, py, px, contrast):
-  _paint(image, tables[3][which], y, x, contrast)
-  snake[0], snake[1], snake[2] = py, px, tables[2][which]
+  _paint(image, tables.first.lines[which], y, x, contrast)
+  snake[0], snake[1], snake[2] = py, px, tables.first.phi[which]
   snake[3], snake[4], snake[5], snake[6] = y, x, 0, which
 
 
 @_compiled
-def _pair(rng, image, m, tables, distance, paddles, continuity, contrast,
-          draws, tips, snakes, found, weights):
+def _pair(rng, image, m, tables, plan, tips, snakes, found, weights):
   """Paints two target snakes; returns whether they found room."""
-  length, margin, phis = tables[:3]
-  side = len(m)
+  distance, phis, side = plan.distance, tables.first.phi, len(m)
   ok, which, y, x, py, px = _first(rng, m, tables, 2 * distance, found)
   if not ok:
     return False
   tips[0, 0], tips[0, 1] = y, x
-  _begin(image, tables, snakes[0], which, y, x, py, px, contrast)
+  _begin(image, tables, snakes[0], which, y, x, py, px, plan.bright)
   for attempt in range(_TRIES):
     turn = math.radians(int(rng.random() * 360))
     y = round(tips[0, 0] + distance * math.sin(turn))
     x = round(tips[0, 1] + distance * math.cos(turn))
     which = int(rng.random() * len(phis))
-    ok, py, px = _pivot(y, x, phis[which], length, margin, side)
+    ok, py, px = _pivot(tables, y, x, phis[which], side)
     if ok and _inside(y, x, side):
       break
     if attempt == _TRIES - 1:
       return False
   tips[1, 0], tips[1, 1] = y, x
-  _begin(image, tables, snakes[1], which, y, x, py, px, contrast)
-  for _ in range(paddles - 1):
+  _begin(image, tables, snakes[1], which, y, x, py, px, plan.bright)
+  for _ in range(plan.contour - 1):
     for s in range(2):
-      if not _grow(rng, image, m, tables, snakes[s], contrast, continuity,
-                   draws, weights):
+      if not _grow(rng, image, m, tables, plan, snakes[s], plan.bright,
+                   weights):
         return False
   _keep_off(m, tables, snakes[1])
   return True
 
 
 @_compiled
-def _distractor(rng, image, m, tables, paddles, continuity, contrast, draws,
-                snake, found, weights):
+def _distractor(rng, image, m, tables, plan, snake, found, weights):
   """Paints a distractor; False, with a part painted, if it found no room."""
   ok, which, y, x, py, px = _first(rng, m, tables, 1, found)
   if not ok:
     return False
-  _begin(image, tables, snake, which, y, x, py, px, contrast)
-  for _ in range(paddles - 1):
-    if not _grow(rng, image, m, tables, snake, contrast, continuity, draws,
-                 weights):
+  _begin(image, tables, snake, which, y, x, py, px, plan.contrast)
+  for _ in range(plan.short - 1):
+    if not _grow(rng, image, m, tables, plan, snake, plan.contrast, weights):
       return False
   _keep_off(m, tables, snake)
   return True
 
 
 @_compiled
-def _scene(rng, tables, side, padding, distance, contour, continuity, short,
-           distractors, bright, contrast, draws, attempts_each):
+def _scene(rng, tables, plan):
   """Paints all snakes of an image, without markers.
 
   Returns:
@@ -316,17 +304,17 @@ def _scene(rng, tables, side, padding, distance, contour, continuity, short,
     snakes, int64 [2, 2] each; the number of attempts; the number of distractors
     that found room.
   """
+  side, padding = plan.side, plan.padding
   image = np.zeros((side, side), np.float32)
   empty = np.ones((side, side), np.float32)
   empty[padding:side - padding, padding:side - padding] = 0
   m = empty.copy()
   tips, ends = np.zeros((2, 2), np.int64), np.zeros((2, 2), np.int64)
-  snakes = np.zeros((2, 8))
+  snakes = np.zeros((2, 7))
   found = np.zeros((side * side, 2), np.int64)
-  weights = np.zeros(len(tables[8]))
+  weights = np.zeros(len(tables.points))
   attempts = 1
-  while not _pair(rng, image, m, tables, distance, contour, continuity, bright,
-                  draws, tips, snakes, found, weights):
+  while not _pair(rng, image, m, tables, plan, tips, snakes, found, weights):
     image[:], m[:] = 0, empty
     attempts += 1
     if attempts > _MANY:
@@ -334,13 +322,13 @@ def _scene(rng, tables, side, padding, distance, contour, continuity, short,
   for s in range(2):
     ends[s, 0], ends[s, 1] = int(snakes[s, 3]), int(snakes[s, 4])
   placed = 0
-  for _ in range(distractors):
-    for _ in range(attempts_each):
+  for _ in range(plan.distractors):
+    for _ in range(plan.attempts):
       if np.sum(m <= _FREE) < _ROOM * m.size:
         break
       image_try, m_try = image.copy(), m.copy()
-      if _distractor(rng, image_try, m_try, tables, short, continuity, contrast,
-                     draws, snakes[0], found, weights):
+      if _distractor(rng, image_try, m_try, tables, plan, snakes[0], found,
+                     weights):
         image, m = image_try, m_try
         placed += 1
         break

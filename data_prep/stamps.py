@@ -9,6 +9,7 @@ phi).
 import dataclasses
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -17,39 +18,21 @@ from scipy import ndimage
 
 @dataclasses.dataclass(frozen=True)
 class Law:
-  """The parameters of a Pathfinder set.
-
-  Attributes:
-    side: side of the square image, in pixels.
-    padding: width of the border without paddles.
-    antialias: factor by which lines are drawn larger, then shrunk.
-    margins: distances between paddles in pixels; each image has one of them.
-    seed_distance: pixels from the first paddle of one target snake to the first
-      paddle of the other.
-    marker_radius: radius of the two discs.
-    contour_length: paddles of a target snake.
-    paddle_length, paddle_thickness: in pixels.
-    continuity: how straight snakes are; larger is straighter.
-    distractor_length: paddles of a distractor.
-    distractors: number that is tried; some find no room.
-    snake_contrast: grey of distractors, before the image is rescaled.
-    paddle_contrast: additional factor of the targets' grey.
-    paddle_retries, distractor_retries: further tries after the first.
-  """
+  """The parameters of a Pathfinder set; lengths are in pixels."""
   side: int
-  padding: int
-  antialias: int
-  margins: tuple[int, ...]
-  seed_distance: int
+  padding: int  # width of the border without paddles
+  antialias: int  # factor by which lines are drawn larger, then shrunk
+  margins: tuple[int, ...]  # distances between paddles; an image has one
+  seed_distance: int  # from one target snake's first paddle to the other's
   marker_radius: float
-  contour_length: int
+  contour_length: int  # paddles of a target snake
   paddle_length: int
   paddle_thickness: float
-  continuity: float
-  distractor_length: int
-  distractors: int
-  snake_contrast: float
-  paddle_contrast: float = 1.0
+  continuity: float  # larger is straighter
+  distractor_length: int  # paddles of a distractor
+  distractors: int  # number that is tried; some find no room
+  snake_contrast: float  # grey of distractors, before the image is rescaled
+  paddle_contrast: float = 1.0  # additional factor of the targets' grey
   paddle_retries: int = 2
   distractor_retries: int = 4
 
@@ -64,23 +47,14 @@ LAWS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Stamps:
-  """All stamps of a law and one of its margins.
-
-  Attributes:
-    phi: float64 [N], orientations.
-    lines, masks: float32 [N, S, S], 0 to 1, the tail in the middle.
-    usable: bool [N], whether a first paddle may have this orientation.
-    near: int64 [N, K, 2], offsets from a tail that a first paddle needs free.
-    counts: int64 [N], number of valid rows of `near`.
-  """
-  phi: np.ndarray
-  lines: np.ndarray
-  masks: np.ndarray
-  usable: np.ndarray
-  near: np.ndarray
-  counts: np.ndarray
+class Stamps(NamedTuple):
+  """The stamps of a law and one of its margins."""
+  phi: np.ndarray  # float64 [N], orientations
+  lines: np.ndarray  # float32 [N, S, S], 0 to 1, the tail in the middle
+  masks: np.ndarray  # like `lines`
+  usable: np.ndarray  # bool [N], whether a first paddle may have this `phi`
+  near: np.ndarray  # int64 [N, K, 2], places that a first paddle needs free
+  counts: np.ndarray  # int64 [N], number of valid rows of `near`
 
 
 @functools.cache
@@ -113,7 +87,7 @@ def marker(law: Law) -> np.ndarray:
   aa, half = law.antialias, math.ceil(law.marker_radius) + 2
   y, x = np.mgrid[:(2 * half + 1) * aa, :(2 * half + 1) * aa] - half * aa
   inside = y ** 2 + x ** 2 <= (law.marker_radius * aa) ** 2
-  return _shrunk(inside * np.uint8(255), aa)
+  return _resized(inside * np.uint8(255), 2 * half + 1)
 
 
 def disc(radius: int) -> np.ndarray:
@@ -123,11 +97,10 @@ def disc(radius: int) -> np.ndarray:
 
 
 def _stamps(law, margin, phi):
-  both = [_paddle(law, margin, p) for p in phi]
-  lines, masks = (np.stack(part) for part in zip(*both, strict=True))
+  lines, masks = (np.stack(part) for part in zip(
+      *(_paddle(law, margin, p) for p in phi), strict=True))
   near = [_near(law, margin, mask) for mask in masks]
-  most = max(map(len, near))
-  table = np.zeros((len(phi), most, 2), np.int64)
+  table = np.zeros((len(phi), max(map(len, near)), 2), np.int64)
   for i, offsets in enumerate(near):
     table[i, :len(offsets)] = offsets
   return Stamps(phi, lines, masks, np.array([_usable(n) for n in near]), table,
@@ -135,7 +108,6 @@ def _stamps(law, margin, phi):
 
 
 def _paddle(law, margin, phi):
-  """Returns the line and the mask of a paddle, float32 [S, S] each."""
   aa = law.antialias
   half = law.paddle_length + math.ceil(law.paddle_thickness) + margin
   side, middle = 2 * half * aa + 1, half * aa
@@ -146,11 +118,7 @@ def _paddle(law, margin, phi):
       (middle, middle, x, y), fill=255, width=round(law.paddle_thickness * aa))
   line = np.asarray(canvas)
   mask = ndimage.grey_dilation(line, footprint=disc(margin * aa))
-  return tuple(_resized(part, 2 * half + 1) for part in (line, mask))
-
-
-def _shrunk(image, factor):
-  return _resized(image, len(image) // factor)
+  return _resized(line, 2 * half + 1), _resized(mask, 2 * half + 1)
 
 
 def _resized(image, side):
@@ -171,6 +139,6 @@ def _near(law, margin, mask):
 
 
 def _usable(offsets):
-  """Returns whether each of the four quadrants has an offset."""
+  # Each of the four quadrants has an offset.
   return all((offsets * side >= 0).all(1).any()
              for side in ((1, 1), (1, -1), (-1, 1), (-1, -1)))

@@ -7,19 +7,22 @@ file names chooses them.
 """
 
 import hashlib
-import pathlib
 import re
-
-import tensorflow_datasets as tfds
-from tensorflow_datasets.core.download import checksums
 
 from lra.core.errors import UserError
 from lra.core.terminal import progress
-from lra.data_prep import archives
-from lra.data_prep.builder import Builder
-from lra.data_prep.content import Content, choose, duplicates, split_of
+from lra.data_prep.builder import Builder, configs
+from lra.data_prep.content import (
+  Content,
+  choose,
+  duplicates,
+  hold_out,
+  split_of,
+)
+from lra.data_prep.source import Origin, Source
 
 URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
+SHA256 = 'c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe'
 FOLDERS = ('train/neg', 'train/pos', 'test/neg', 'test/pos')
 REVIEWS_PER_FOLDER = 12_500
 # Bytes of all texts, computed from `imdb` at Hugging Face, which was made from
@@ -36,45 +39,27 @@ ORIGIN = 'Large Movie Review Dataset'
 # reviews.
 VARIANTS = {'lra': (4000, None), 'mini': (512, (20_000, 1000, 5000))}
 
-_LAYOUT = ('--source of text must be aclImdb_v1.tar.gz or the directory it '
-           'unpacks to')
-_MEMBER = re.compile(
-    r'(?:.*/)?aclImdb/((?:train|test)/(?:pos|neg))/([^/]+\.txt)')
+_REVIEW = re.compile(r'(?:.*/)?((?:train|test)/(?:pos|neg))/([^/]+\.txt)')
 
 
 class Text(Builder):
   """Byte-level IMDB reviews of Long Range Arena (arXiv 2011.04006)."""
-  BUILDER_CONFIGS = [
-      tfds.core.BuilderConfig(name='lra', description='4000 bytes'),
-      tfds.core.BuilderConfig(
-          name='mini', description='512 bytes, fewer reviews'),
-  ]
-  url_infos = {URL: checksums.UrlInfo(
-      size=84_125_825, filename='aclImdb_v1.tar.gz', checksum=(
-          'c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe'))}
+  BUILDER_CONFIGS = configs(lra='4000 bytes', mini='512 bytes, fewer reviews')
+  origin = Origin(
+      'IMDB reviews', 'aclImdb_v1.tar.gz or the directory it unpacks to',
+      {URL: (84_125_825, SHA256)})
 
   def parameters(self):
     cut, sizes = VARIANTS[self.builder_config.name]
     return {'bytes_kept': cut, 'sizes': sizes, 'val': VAL_REVIEWS}
 
-  def make(self, dl_manager):
-    source = self.source or self.fetch(
-        dl_manager, 'aclImdb_v1.tar.gz', 'IMDB reviews')
+  def make(self, files):
     return _content(
-        *read_reviews(source), *VARIANTS[self.builder_config.name])
-
-  def identify_source(self):
-    if self.source and not self.source.exists():
-      raise UserError(f'{self.source} does not exist: {_LAYOUT}.')
-    return None  # archive and directory hold the same reviews
+        *read_reviews(files), *VARIANTS[self.builder_config.name])
 
 
-BUILDER = Text
-
-
-def read_reviews(source: pathlib.Path
-                 ) -> tuple[dict[str, dict[str, bytes]], str]:
-  """Reads all reviews of an archive or a directory.
+def read_reviews(source: Source) -> tuple[dict[str, dict[str, bytes]], str]:
+  """Reads all reviews.
 
   Returns:
     A dict from folder ('train/pos', ...) to a dict from file name to text; and
@@ -83,41 +68,48 @@ def read_reviews(source: pathlib.Path
   Raises:
     UserError: the archive is damaged, or reviews are missing or differ.
   """
-  if source.is_dir():
-    reviews = _read_directory(source)
-  else:
-    reviews = _read_archive(source)
+  reviews = {folder: {} for folder in FOLDERS}
+  total = 0
+  for name, text in progress(
+      source.files(_most, 'aclImdb'), desc=f'reading {source.path.name}',
+      unit=' reviews', total=len(FOLDERS) * REVIEWS_PER_FOLDER):
+    folder, file = _REVIEW.fullmatch(name).groups()
+    reviews[folder][file] = text
+    total += len(text)
+    if total > 2 * TOTAL_BYTES:
+      raise UserError(
+          f'With {name} the reviews of {source.path} have {total} bytes instead'
+          f' of {TOTAL_BYTES}: download or unpack them again.')
   if not any(reviews.values()):
-    raise UserError(f'{source} has no reviews aclImdb/{FOLDERS[0]}/0_3.txt and '
-                    f'so on: {_LAYOUT}.')
+    raise source.refused(f'has no reviews aclImdb/{FOLDERS[0]}/0_3.txt and so '
+                         'on')
   for folder, files in reviews.items():
     if len(files) != REVIEWS_PER_FOLDER:
       raise UserError(
-          f'{source} has {len(files)} reviews in aclImdb/{folder} instead of '
-          f'{REVIEWS_PER_FOLDER}: download or unpack it again.')
-  return reviews, _origin(source, reviews)
+          f'{source.path} has {len(files)} reviews in aclImdb/{folder} instead '
+          f'of {REVIEWS_PER_FOLDER}: download or unpack it again.')
+  return reviews, _origin(source.path, reviews, total)
 
 
-def _origin(source, reviews):
+def _most(name):
+  return 2 * TOTAL_BYTES if _REVIEW.fullmatch(name) else 0
+
+
+def _origin(path, reviews, total):
   """Returns the origin of the reviews; raises UserError if it is unknown."""
-  if source.is_file() and _is_original(source):
-    return ORIGIN
-  total = sum(len(t) for files in reviews.values() for t in files.values())
+  if path.is_file():
+    with open(path, 'rb') as f:
+      if hashlib.file_digest(f, 'sha256').hexdigest() == SHA256:
+        return ORIGIN
   if total == TOTAL_BYTES:
     return f'{ORIGIN}, by the size of its reviews'
   if total != COPY_BYTES:
-    raise UserError(f'The reviews of {source} have {total} bytes instead of '
+    raise UserError(f'The reviews of {path} have {total} bytes instead of '
                     f'{TOTAL_BYTES}: download or unpack it again.')
   if digest(reviews) != COPY_SHA256:
-    raise UserError(f'The reviews of {source} have the size of a known copy, '
+    raise UserError(f'The reviews of {path} have the size of a known copy, '
                     'but other content: download or unpack it again.')
   return f'{ORIGIN}, a copy of {COPY_BYTES:,} bytes'
-
-
-def _is_original(archive):
-  with open(archive, 'rb') as f:
-    return hashlib.file_digest(f, 'sha256').hexdigest() == (
-        Text.url_infos[URL].checksum)
 
 
 def digest(reviews: dict[str, dict[str, bytes]]) -> str:
@@ -130,64 +122,18 @@ def digest(reviews: dict[str, dict[str, bytes]]) -> str:
   return found.hexdigest()
 
 
-def _read_directory(source):
-  root = source / 'aclImdb' if (source / 'aclImdb').is_dir() else source
-  paths = [(f, p) for f in FOLDERS for p in sorted((root / f).glob('*.txt'))
-           if not archives.is_apple_double(p.name)]
-  reviews = {folder: {} for folder in FOLDERS}
-  total = 0
-  try:
-    for folder, path in progress(paths, desc='reading', unit=' reviews'):
-      if path.is_file():
-        total = _add(total, path.stat().st_size, path)
-        reviews[folder][path.name] = path.read_bytes()
-  except OSError as e:
-    raise UserError(f'{path} cannot be read ({e.strerror}): unpack the archive '
-                    'again.') from e
-  return reviews
-
-
-def _add(total, size, name):
-  """Returns `total` + `size`; raises UserError if that is far too large."""
-  total += size
-  if total > 2 * TOTAL_BYTES:
-    raise UserError(f'With {name} the reviews have {total} bytes instead of '
-                    f'{TOTAL_BYTES}: download or unpack them again.')
-  return total
-
-
-def _read_archive(source):
-  reviews = {folder: {} for folder in FOLDERS}
-  total = 0
-
-  def wanted(member):
-    nonlocal total
-    if not _MEMBER.fullmatch(member.name):
-      return False
-    total = _add(total, member.size, f'{source}:{member.name}')
-    return True
-
-  for name, text in progress(
-      archives.files(source, wanted), desc=f'reading {source.name}',
-      unit=' reviews', total=len(FOLDERS) * REVIEWS_PER_FOLDER):
-    folder, file = _MEMBER.fullmatch(name).groups()
-    reviews[folder][file] = text
-  return reviews
-
-
 def _content(reviews, origin, cut, sizes):
-  train, test = _examples(reviews, 'train'), _examples(reviews, 'test')
-  chosen = set(choose([e[0] for e in train], [e[2] for e in train],
-                      VAL_REVIEWS).tolist())
-  parts = {
-      'train': [e for i, e in enumerate(train) if i not in chosen],
-      'val': [train[i] for i in sorted(chosen)],
-      'test': test}
+  train, test = ([(f'{folder}/{name}', text, int(folder.endswith('pos')))
+                  for folder in FOLDERS if folder.startswith(split)
+                  for name, text in sorted(reviews[folder].items())]
+                 for split in ('train', 'test'))
+  keys, _, labels = zip(*train, strict=True)
+  train, val = hold_out(train, keys, labels, VAL_REVIEWS)
   splits = {}
-  for i, (name, examples) in enumerate(parts.items()):
+  for i, (name, examples) in enumerate(
+      {'train': train, 'val': val, 'test': test}.items()):
     keys, texts, labels = zip(*examples, strict=True)
-    size = sizes[i] if sizes else len(labels)
-    kept = choose(keys, labels, size).tolist()
+    kept = choose(keys, labels, sizes[i] if sizes else len(labels)).tolist()
     splits[name] = split_of(
         [texts[k][:cut] for k in kept], [labels[k] for k in kept])
   return Content(splits, {
@@ -195,10 +141,3 @@ def _content(reviews, origin, cut, sizes):
       'val': f'of {VAL_REVIEWS} reviews held out of train, stratified, by hash '
              'of name',
       'duplicates': duplicates(splits)})
-
-
-def _examples(reviews, split):
-  """Returns (key, text, label) of a split, in the order of the file names."""
-  return [(f'{folder}/{name}', text, int(folder.endswith('pos')))
-          for folder in FOLDERS if folder.startswith(split)
-          for name, text in sorted(reviews[folder].items())]

@@ -1,4 +1,4 @@
-"""Generates random ListOps expressions, thousands at a time.
+"""ListOps expressions: generates random ones, thousands at a time; reads one.
 
 The process is that of Tay et al. 2021 (Long Range Arena, arXiv 2011.04006,
 section 2.2.1), after Nangia and Bowman 2018 (arXiv 1804.06028). A node above
@@ -12,12 +12,41 @@ arrays, in order. So every step below is a segmented sum.
 """
 
 import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 DIGITS = 10
 MIN, MAX, MED, SM, CLOSE = range(10, 15)
 TOKENS = tuple('0123456789') + ('[MIN', '[MAX', '[MED', '[SM', ']')
+
+
+def fold(tokens: Iterable[int], digits: Sequence, apply: Callable):
+  """Computes the value of an expression from the inside to the outside.
+
+  `digits` holds the value of each digit, `apply` maps an operator, the values
+  of its arguments and its depth, from 1, to its value.
+
+  Raises:
+    ValueError: `tokens` is not one complete expression.
+  """
+  waiting, arguments = [], []
+  for token in tokens:
+    if token < DIGITS:
+      arguments.append(digits[token])
+    elif token < CLOSE:
+      waiting.append((token, arguments))
+      arguments = []
+    elif waiting and arguments:
+      operator, before = waiting[-1]
+      before.append(apply(operator, arguments, len(waiting)))
+      arguments = waiting.pop()[1]
+    else:
+      raise ValueError('an operator without arguments or a stray bracket')
+  if waiting or len(arguments) != 1:
+    raise ValueError('not one complete expression')
+  return arguments[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,18 +60,16 @@ class Process:
 
 @dataclasses.dataclass
 class Trees:
-  """Kept expressions in the order of their draws.
+  """Kept expressions in the order of their draws."""
+  tokens: np.ndarray  # uint8, those of all expressions
+  offsets: np.ndarray  # int64 [N + 1], the first token of each
+  values: np.ndarray  # int32 [N]
+  draws: int  # number of generated expressions, kept or not
 
-  Attributes:
-    tokens: uint8 codes of all expressions, one after the other.
-    offsets: int64 [N + 1], the first token of each.
-    values: int32 [N], the value of each.
-    draws: number of generated expressions, kept or not.
-  """
-  tokens: np.ndarray
-  offsets: np.ndarray
-  values: np.ndarray
-  draws: int
+  def documents(self) -> list[bytes]:
+    blob = self.tokens.tobytes()
+    return [blob[start:stop] for start, stop in
+            itertools.pairwise(self.offsets.tolist())]
 
 
 @dataclasses.dataclass
@@ -50,9 +77,6 @@ class _Level:
   tree: np.ndarray
   symbol: np.ndarray
   arity: np.ndarray
-
-  def select(self, keep):
-    return _Level(self.tree[keep], self.symbol[keep], self.arity[keep])
 
 
 def draw(process: Process, seed, draws: int) -> Trees:
@@ -64,8 +88,9 @@ def draw(process: Process, seed, draws: int) -> Trees:
   """
   levels, length = _grow(process, np.random.PCG64(seed), draws)
   keep = (length > process.min_length) & (length < process.max_length)
-  levels = [level.select(keep[level.tree]) for level in levels]
-  levels = [level for level in levels if level.tree.size]
+  kept = [keep[level.tree] for level in levels]
+  levels = [_Level(level.tree[k], level.symbol[k], level.arity[k])
+            for level, k in zip(levels, kept, strict=True) if k.any()]
   if not levels:
     empty = np.zeros(0, np.uint8)
     return Trees(empty, np.zeros(1, np.int64), np.zeros(0, np.int32), draws)

@@ -14,49 +14,29 @@ import csv
 import dataclasses
 import hashlib
 import io
-import pathlib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 
-import tensorflow_datasets as tfds
-from tensorflow_datasets.core.download import checksums
-
-from lra.core import files
 from lra.core.errors import UserError
-from lra.data_prep import archives
-from lra.data_prep.builder import Builder
-from lra.data_prep.content import Content, choose, duplicates, split_of
+from lra.data_prep.builder import Builder, configs
+from lra.data_prep.content import Content, duplicates, hold_out, split_of
+from lra.data_prep.source import Origin
 
 _ROW = 1 << 10  # bytes; a table whose rows are longer on average is not read
+_TABLE = re.compile(r'(?:.*/)?(train|test)\.csv')
 
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-  """The two tables of a data set.
-
-  Attributes:
-    title: its name.
-    folder: name of the folder of tables in the authors' archive.
-    classes: names of the classes.
-    sizes: split -> rows of its table.
-    val: number of rows of train that become the validation split.
-    hashes: split -> SHA-256 or MD5 of its table, in hexadecimal.
-    url: address of a folder with copies of the tables; '' if there is none.
-    lengths: split -> bytes of its table, for a download.
-  """
+  """The two tables of a data set; mappings have a key for each split."""
   title: str
-  folder: str
+  folder: str  # of the tables in the authors' archive
   classes: tuple[str, ...]
-  sizes: Mapping[str, int]
-  val: int
-  hashes: Mapping[str, str]
-  url: str = ''
-  lengths: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-  def url_infos(self) -> dict[str, checksums.UrlInfo]:
-    """Returns the addresses of the tables, with their sizes and SHA-256."""
-    return {f'{self.url}{split}.csv': checksums.UrlInfo(
-        size=size, checksum=self.hashes[split], filename=f'{split}.csv')
-            for split, size in self.lengths.items()}
+  sizes: Mapping[str, int]  # rows
+  val: int  # rows of train that become the validation split
+  hashes: Mapping[str, str]  # SHA-256 or MD5, in hexadecimal
+  url: str = ''  # of a folder with copies of the tables
+  lengths: Mapping[str, int] = dataclasses.field(default_factory=dict)  # bytes
 
 
 # The authors' archives have these very tables. The MD5 of Amazon's are those
@@ -82,24 +62,28 @@ CORPORA = {
 
 class Zhang(Builder):
   """Titles and texts of news items or reviews, as bytes (arXiv 1509.01626)."""
-  BUILDER_CONFIGS = [
-      tfds.core.BuilderConfig(name=name, description=corpus.title)
-      for name, corpus in CORPORA.items()]
+  BUILDER_CONFIGS = configs(**{
+      name: corpus.title for name, corpus in CORPORA.items()})
 
   @property
   def corpus(self) -> Corpus:
     return CORPORA[self.builder_config.name]
 
   @property
-  def url_infos(self):
-    return self.corpus.url_infos()
+  def origin(self):
+    of = self.corpus
+    layout = f'a folder with train.csv and test.csv, or {of.folder}.tar.gz'
+    return Origin(of.title, layout, {
+        f'{of.url}{split}.csv': (size, of.hashes[split])
+        for split, size in of.lengths.items()}, of.folder)
 
   def parameters(self):
     return {'val': self.corpus.val}
 
-  def make(self, dl_manager):
+  def make(self, files):
     rows, same = {}, True
-    for split, table in self._tables(dl_manager):
+    for name, table in files.files(self._most, self.corpus.folder):
+      split = _TABLE.fullmatch(name)[1]
       known = self.corpus.hashes[split]
       digest = hashlib.md5 if len(known) == 32 else hashlib.sha256
       same &= digest(table, usedforsecurity=False).hexdigest() == known
@@ -107,61 +91,17 @@ class Zhang(Builder):
       del table  # the next one takes its place in memory
     for split in self.corpus.sizes:
       if split not in rows:
-        raise UserError(
-            f'{self.source} has no {split}.csv: {self._layout}.')
+        raise files.refused(f'has no {split}.csv')
     return _content(rows, self.corpus, same)
 
-  def identify_source(self):
-    if not self.source and not self.corpus.url:
-      raise UserError(f'{self.absent}, and {self.corpus.title} is made from '
-                      f'files only: {self._layout}.')
-    if self.source and not self.source.exists():
-      raise UserError(f'{self.source} does not exist: {self._layout}.')
-    return None  # an archive and a folder hold the same rows
-
-  @property
-  def _layout(self):
-    return (f'--source of {self.task_name} must be a folder with train.csv and '
-            f'test.csv, or {self.corpus.folder}.tar.gz')
-
-  def _tables(self, dl_manager) -> Iterator[tuple[str, bytes]]:
-    """Yields the split and the bytes of each table; raises UserError."""
-    sizes = self.corpus.sizes
-    if self.source and not self.source.is_dir():
-      most = {f'{split}.csv': _ROW * size for split, size in sizes.items()}
-      for name, table in archives.files(
-          self.source, lambda member: member.size <= most.get(
-              pathlib.PurePosixPath(member.name).name, -1)):
-        yield pathlib.PurePosixPath(name).stem, table
-      return
-    if self.source:
-      inside = self.source / self.corpus.folder
-      folder = inside if inside.is_dir() else self.source
-      paths = [folder / f'{split}.csv' for split in sizes]
-    else:
-      paths = self.fetch_all(dl_manager, self.corpus.folder, self.corpus.title)
-    for split, path in zip(sizes, paths, strict=True):
-      try:
-        yield split, files.read(path, _ROW * sizes[split])
-      except OSError as e:
-        raise UserError(f'{path} cannot be read ({e.strerror}): '
-                        f'{self._layout}.') from e
-
-
-BUILDER = Zhang
+  def _most(self, name):
+    match = _TABLE.fullmatch(name)
+    return match and _ROW * self.corpus.sizes[match[1]]
 
 
 def read_table(table: bytes, corpus: Corpus, split: str
                ) -> list[tuple[bytes, int]]:
-  """Reads a table.
-
-  Args:
-    table: CSV in UTF-8, with the columns class (from 1), title, text.
-    corpus: the corpus, with its classes and numbers of rows.
-    split: the split of the table.
-
-  Returns:
-    For each row its text, UTF-8, and its class from 0.
+  """Returns the text, UTF-8, and the class from 0 of each row of a table.
 
   Raises:
     UserError: the table is not such CSV, or has another number of rows.
@@ -183,15 +123,11 @@ def read_table(table: bytes, corpus: Corpus, split: str
 
 
 def _content(rows, corpus, same):
-  keys = [f'train/{i}' for i in range(len(rows['train']))]
-  chosen = set(choose(keys, [label for _, label in rows['train']],
-                      corpus.val).tolist())
-  parts = {
-      'train': [e for i, e in enumerate(rows['train']) if i not in chosen],
-      'val': [rows['train'][i] for i in sorted(chosen)],
-      'test': rows['test']}
-  splits = {name: split_of(*zip(*examples, strict=True))
-            for name, examples in parts.items()}
+  train, val = hold_out(
+      rows['train'], [f'train/{i}' for i in range(len(rows['train']))],
+      [label for _, label in rows['train']], corpus.val)
+  splits = {name: split_of(*zip(*examples, strict=True)) for name, examples in
+            (('train', train), ('val', val), ('test', rows['test']))}
   origin = f'{corpus.title} (Zhang et al. 2015)'
   return Content(splits, {
       'origin': origin if same else f'{origin}, a copy with other bytes',

@@ -123,7 +123,7 @@ REVIEWED = [
     rfc('documents.jsonl, line 2',
         '{"id": [1], "text": "x"}'),
     rfc('documents.jsonl, line 2', NESTED),
-    archive('train/pos/0_9.txt|2147483648',
+    archive('train/pos/0_9.txt|2,147,483,648',
             tar('aclImdb/train/pos/0_9.txt', 2**31, b'good')),
 ]
 

@@ -14,7 +14,8 @@ from lra.board import inputs
 from lra.cli.predict import predict
 from lra.core import files
 from lra.core.errors import UserError
-from lra.data_prep import archives, folders
+from lra.data_prep import folders
+from lra.data_prep.source import Source
 from lra.many import bundle, kept, sweep
 from lra.run import checkpoint_io, curves, loader, provenance, rundir
 from lra.schema import result
@@ -36,7 +37,7 @@ def _run(folder):
 READERS = {
     'examples.txt': lambda f: predict(f / 'examples.txt', f),
     's.txt': lambda f: sweep.read(f / 's.txt'),
-    'a.tar': lambda f: list(archives.files(f / 'a.tar', bool)),
+    'a.tar': lambda f: list(Source(f / 'a.tar').files(len)),
     'bundle.tar': lambda f: bundle.unpack(f / 'bundle.tar', [], f),
     'published.csv': lambda f: inputs.published(f / 'published.csv'),
     'speed.json': lambda f: inputs.speeds(f / 'speed.json'),

@@ -1,21 +1,17 @@
 """Files, extras, flags and commands that lra/recipes names exist."""
 
 import configparser
-import gzip
 import importlib
-import json
 import os
 import re
 import shlex
 import subprocess
-import sys
 
 import pytest
 import yaml
-from absl import flags
 from packaging import requirements, utils
 
-from lra.cli import main, options  # noqa: F401  define the flags
+from lra.cli import arguments
 from tests.helpers.paths import ROOT
 
 RECIPES = ROOT / 'lra' / 'recipes'
@@ -85,23 +81,19 @@ def test_extras_are_those_of_the_package():
   assert named <= set(_setup()['options.extras_require'])
 
 
-def _commands():
-  """Returns the arguments of each `lra` command in README and run.sbatch."""
+def test_flags_are_those_of_the_command():
+  """Each `lra` command of README and run.sbatch has flags of its word."""
   blocks = re.findall(r'```\w*\n(.*?)```', README, re.S)
   text = '\n'.join(blocks).replace('\\\n', ' ')
   text = re.sub(r'\n +--', ' --', text) + SBATCH
-  return [line.split() for line in re.findall(
-      r'(?:^|[ /])(?:lra|run\.sbatch|lra-cuda) (--.*)$', text, re.M)]
-
-
-def test_flags_are_those_of_the_command():
-  commands = _commands()
+  commands = [line.split() for line in re.findall(
+      r'(?:^|[ /])(?:lra|run\.sbatch|lra-cuda) ((?:runs|--).*)$', text, re.M)]
   assert len(commands) > 8
-  named = {word.removeprefix('--').split('=')[0].strip('"\'')
-           for words in commands for word in words if word.startswith('--')}
-  assert {'distributed', 'coordinator', 'num_processes', 'process_id',
-          'executor', 'config'} <= named
-  assert named <= set(flags.FLAGS)
+  for words in commands:
+    named = {word.removeprefix('--').split('=')[0].strip('"\'')
+             for word in words if word.startswith('--')}
+    word = 'runs' if words[0] == 'runs' else 'train'
+    assert named <= arguments.flags_of(word)
 
 
 def test_configs_and_files_that_are_named_are_there():
@@ -136,9 +128,10 @@ def test_a_stop_has_the_exit_code_that_is_waited_for():
   assert f'values: [{signals.STOPPED}]' in README
 
 
-@pytest.mark.parametrize('name', ['run.sbatch', 'gpu.sh'])
-def test_the_script_is_a_script(name):
-  done = subprocess.run(['bash', '-n', str(RECIPES / name)], check=False,
+@pytest.mark.parametrize('script', [
+    RECIPES / 'run.sbatch', ROOT / 'tools/gpu.sh'], ids=lambda path: path.name)
+def test_the_script_is_a_script(script):
+  done = subprocess.run(['bash', '-n', str(script)], check=False,
                         capture_output=True, text=True)
   assert done.returncode == 0 and not done.stderr
 
@@ -163,44 +156,6 @@ def test_what_was_stopped_is_queued_again_but_not_for_ever(
   assert (asked.read_text() if asked.exists() else '') == (
       'requeue 7\n' if again else '')
 
-
-def _event(pid, tid, name, microseconds):
-  return {'ph': 'X', 'pid': pid, 'tid': tid, 'name': name, 'dur': microseconds}
-
-
-def _named(pid, tid, process, thread):
-  return [{'ph': 'M', 'pid': pid, 'name': 'process_name',
-           'args': {'name': process}},
-          {'ph': 'M', 'pid': pid, 'tid': tid, 'name': 'thread_name',
-           'args': {'name': thread}}]
-
-
-def test_a_trace_counts_each_operation_of_a_device_once(tmp_path):
-  """Only operations on the device's streams count.
-
-  XLA's lines in the trace list them again, and the host's are not the device's.
-  """
-  events = [
-      *_named(1, 7, '/device:GPU:0', 'Stream #7(Compute)'),
-      *_named(1, 8, '/device:GPU:0', 'XLA Ops'),
-      *_named(2, 9, '/host:CPU', 'tf_XLAEigen'),
-      _event(1, 7, 'gemm', 300), _event(1, 7, 'fusion', 100),
-      _event(1, 7, 'gemm', 600), _event(1, 8, 'gemm', 900),
-      _event(2, 9, 'call', 5000)]
-  profile = tmp_path / 'profile/plugins/profile/now'
-  profile.mkdir(parents=True)
-  with gzip.open(profile / 'perfetto_trace.json.gz', 'wt') as file:
-    json.dump({'traceEvents': events}, file)
-  script = [sys.executable, str(RECIPES / 'trace.py')]
-  subprocess.run([*script, str(tmp_path / 'profile'), str(tmp_path / 'o.json')],
-                 check=True)
-  found = json.loads((tmp_path / 'o.json').read_text())
-  assert found['seconds'] == pytest.approx(1e-3)
-  assert [(o['name'], o['calls'], o['share']) for o in found['longest']] == [
-      ('gemm', 2, 0.9), ('fusion', 1, 0.1)]
-  nothing = subprocess.run([*script, str(tmp_path / 'no'), 'x'], check=False,
-                           capture_output=True, text=True)
-  assert nothing.returncode and nothing.stderr.startswith('error: ')
 
 @pytest.mark.parametrize(
     'path', sorted((ROOT / '.ci/constraints').iterdir()), ids=lambda p: p.stem)

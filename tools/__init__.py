@@ -1,8 +1,6 @@
+"""Tools of developers, which are not installed: `python -m tools --help`."""
+
 import importlib
-
-from lra.core import machine
-
-machine.skip_tpu()  # the modules here are commands, and import JAX
 
 
 def config_of(model: str, argument: str):

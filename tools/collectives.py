@@ -1,9 +1,8 @@
 """Counts the bytes that devices of a mesh send in a step, and estimates times.
 
-`python -m tools --collectives=8,64,256 --config=...` compiles the training
-step for these numbers of devices, which need not be present. It reads from the
-program how many bytes each device sends. Without a config it writes
-`collectives.md`.
+`python -m tools collectives 8,64,256` writes `lra/results/collectives.md`. It
+compiles training steps for these numbers of devices, which need not be present,
+and reads from the programs how many bytes each device sends.
 
 Times are computed, not measured. The time to send is that of a ring's bytes
 over one link, without the wait for the first byte. The time to compute is that
@@ -15,14 +14,17 @@ number of devices; over `sequence` each device has less to do.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import jax
 
 from lra.board.markdown import table
+from lra.core import paths
 from lra.core.errors import UserError
 from lra.run import mesh, program
 from lra.run.experiment import resolve
 from tools import config_of, hlo
+from tools.tables import write
 
 # A TPU v5e chip: 197 TFLOP/s in bfloat16 and 1,600 Gbit/s over four links each
 # way (cloud.google.com/tpu/docs/v5e). A 400 Gbit/s port of InfiniBand NDR
@@ -113,17 +115,23 @@ def _made(config, devices, batch):
       resolve(config), jax.devices()[:devices], dtype='float32')
 
 
-def tables(counts: list[str]) -> list[str]:
+def main(argv: Sequence[str]) -> None:
+  if len(argv) != 1:
+    raise UserError('collectives needs numbers of devices, such as 8,64,256.')
+  print(write(paths.results() / 'collectives.md', lines(argv[0].split(','))))
+
+
+def lines(counts: list[str]) -> list[str]:
   """Returns lines of Markdown: the `report` of `CASES`, on each axis."""
-  lines = ['# Bytes that devices send each other in a training step', '',
-           *__doc__.split('\n\n', 1)[1].strip().splitlines()]
+  text = ['# Bytes that devices send each other in a training step', '',
+          *__doc__.split('\n\n', 1)[1].strip().splitlines()]
   for model, axes in CASES.items():
     config = config_of(model, TASK)
     for axis in axes:
       config.mesh.update({name: -1 if name == axis else 1
                           for name in mesh.AXES})
-      lines += ['', *report(config, counts)]
-  return lines
+      text += ['', *report(config, counts)]
+  return text
 
 
 def report(config, counts: list[str]) -> list[str]:
@@ -137,7 +145,7 @@ def report(config, counts: list[str]) -> list[str]:
     UserError: a text is not such a number, or the config cannot run so.
   """
   if not all(word.isdigit() and 1 < int(word) <= 4096 for word in counts):
-    raise UserError('--collectives takes numbers of devices, 2 to 4096, such '
+    raise UserError('collectives takes numbers of devices, 2 to 4096, such '
                     'as 8,64,256.')
   numbers = sorted(map(int, counts))
   jax.config.update('jax_num_cpu_devices', numbers[-1])

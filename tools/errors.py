@@ -1,6 +1,6 @@
 """Measures errors of every kernel against float64, gradients included.
 
-  python -m tools.errors
+  python -m tools errors
 
 prints relative RMS errors as a table and fails if one exceeds its bound.
 Kernels whose device is absent run in an interpreter.
@@ -347,14 +347,14 @@ def within(errors, dtype):
   return all(errors[name] <= limits[name] for name in errors)
 
 
-def main():
+def main(argv):
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--length', type=int, default=Case.length)
   parser.add_argument('--heads', type=int, default=Case.heads)
   parser.add_argument('--widths', default=str(Case.width), help='by commas')
   parser.add_argument('--forms', default=','.join(FORMS), help='by commas')
   parser.add_argument('--kernels', help='names, by commas; all by default')
-  args = parser.parse_args()
+  args = parser.parse_args(argv)
   timing.skip_tpu()
   shape = {n: getattr(args, n) for n in ('length', 'heads')}
   cases = [Case(width=int(width), dtype=dtype, form=form, **shape)
@@ -366,7 +366,3 @@ def main():
         end='\n\n')
   print('\n'.join(lines))
   sys.exit(0 if good else 1)
-
-
-if __name__ == '__main__':
-  main()

@@ -1,6 +1,6 @@
 """Compiles programs for an H200 on a machine without one.
 
-  python -m tools.h200 --ops lightning --widths 64,128
+  python -m tools h200 --ops lightning --widths 64,128
 
 prints registers and spills of every kernel, as ptxas reports them, and fails if
 one spills. It needs the wheels of the extra `aot-cuda`: the CUDA plugin of the
@@ -171,19 +171,19 @@ def _report(op, which, width, masked, packed):
 
 def reports(ops, widths):
   """Compiles all programs in a new process and returns their rows."""
-  return rows_of('tools.h200', ENVIRONMENT, '--rows', ops=ops,
+  return rows_of('h200', ENVIRONMENT, '--rows', ops=ops,
                  widths=widths)
 
 
-def rows_of(module, environment, *flags, **lists):
-  """Returns the rows that `python -m module` prints, as dictionaries.
+def rows_of(tool, environment, *flags, **lists):
+  """Returns the rows that `python -m tools TOOL` prints, as dictionaries.
 
   `environment` adds variables to its process, and `lists` flags with values.
   Raises RuntimeError, with the end of its output, if the process failed.
   """
   flags = [*flags, *(f'--{name}={",".join(map(str, values))}'
                      for name, values in lists.items())]
-  done = subprocess.run([sys.executable, '-m', module, *flags],
+  done = subprocess.run([sys.executable, '-m', 'tools', tool, *flags],
                         env={**os.environ, **environment}, capture_output=True,
                         text=True)
   if done.returncode:
@@ -191,19 +191,19 @@ def rows_of(module, environment, *flags, **lists):
   return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def arguments(description):
-  """Parses (ops, widths, whether to print rows only) from the command line."""
-  parser = argparse.ArgumentParser(description=description)
+def arguments(argv):
+  """Returns (ops, widths, whether to print rows only) of the arguments."""
+  parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--ops', default='linear,simpletron,lightning')
   parser.add_argument('--widths', default='64,128')
   parser.add_argument('--rows', action='store_true', help=argparse.SUPPRESS)
-  args = parser.parse_args()
+  args = parser.parse_args(argv)
   widths = [int(width) for width in args.widths.split(',')]
   return args.ops.split(','), widths, args.rows
 
 
-def main():
-  ops, widths, rows_only = arguments(__doc__)
+def main(argv):
+  ops, widths, rows_only = arguments(argv)
   if rows_only:
     for op in ops:
       for width in widths:
@@ -232,7 +232,3 @@ def main():
 
 def _spilled(row):
   return sum(k['spill_stores'] + k['spill_loads'] for k in row['kernels'])
-
-
-if __name__ == '__main__':
-  main()

@@ -1,13 +1,13 @@
 """Counts the kernels that a training step launches on a GPU.
 
-`JAX_PLATFORMS=cpu python -m tools --launches=h200` compiles the step of a
-few models, with the whole batch as one microbatch, and counts the launches in
-the program. The GPU need not be present. The time of a small model's step on a
-GPU depends on its launches and bytes, not on its operations.
+`JAX_PLATFORMS=cpu python -m tools launches h200` writes
+`lra/results/launches.md`. It compiles the step of a few models, with the whole
+batch as one microbatch, and counts the launches in the program. The GPU need
+not be present.
 """
 
-import json
 import os
+from collections.abc import Sequence
 
 import jax
 
@@ -18,13 +18,13 @@ from lra.core.errors import UserError
 from lra.run import program
 from lra.run.experiment import resolve
 from tools import aot, config_of, hlo
+from tools.tables import write
 
 MODELS = ('linear_transformer', 'transformer', 'simpletron', 'lightning',
           'bigbird')
 TASKS = ('listops', 'image')
 # Matmuls are cuBLASLt's, as in `aot.OPTIONS`.
 FLAGS = '--xla_gpu_enable_triton_gemm=false'
-BEFORE = 'launches_before.json'
 
 
 def measure(name: str, task: str, target: str) -> dict[str, float]:
@@ -55,8 +55,14 @@ def measure(name: str, task: str, target: str) -> dict[str, float]:
           'temporary': compiled.memory_analysis().temp_size_in_bytes}
 
 
-def tables(target: str) -> list[str]:
-  """Returns lines of Markdown: the steps of `MODELS`, before and now.
+def main(argv: Sequence[str]) -> None:
+  if len(argv) != 1:
+    raise UserError('launches needs one GPU: python -m tools launches h200.')
+  print(write(paths.results() / 'launches.md', lines(argv[0])))
+
+
+def lines(target: str) -> list[str]:
+  """Returns lines of Markdown: the steps of `MODELS`.
 
   Raises:
     UserError: the target's compiler is not available; the message has the
@@ -68,35 +74,24 @@ def tables(target: str) -> list[str]:
     aot.device(target)
   except aot.Unavailable as reason:
     raise UserError(
-        f'--launches={target} is not possible: {reason}. Install the extra '
+        f'launches {target} is not possible: {reason}. Install the extra '
         'aot-cuda, and set JAX_PLATFORMS=cpu if there is no GPU.'
     ) from reason
-  before = json.loads((paths.results() / BEFORE).read_text(encoding='utf-8'))
-  columns = {
-      'launches': ('launches', '{:,}'.format),
-      'bytes': ('GB moved', lambda n: f'{n / 1e9:.1f}'),
-      'waits': ('host waits', str),
-      'temporary': ('GB temporary', lambda n: f'{n / 1e9:.2f}')}
   rows = []
   for name in MODELS:
     for task in TASKS:
-      counts = before[f'{name} {task}'], measure(name, task, target)
-      rows.append([name, task, *(show(count[key]) for key, (_, show)
-                                 in columns.items() for count in counts)])
-  heads = [f'{head}{when}' for head, _ in columns.values()
-           for when in (' before', '')]
+      found = measure(name, task, target)
+      rows.append([name, task, f'{found["launches"]:,}',
+                   f'{found["bytes"] / 1e9:.1f}', str(found['waits']),
+                   f'{found["temporary"] / 1e9:.2f}'])
+  heads = ['launches', 'GB moved', 'host waits', 'GB temporary']
   return [
       '# Launches of a training step', '',
       f'One training step compiled for {target}, JAX {jax.__version__}, '
       'protocol nystrom, float32, with the whole batch as one microbatch. '
       'Launches are kernels. GB moved are read from and written to device '
       'memory. The host waits at each conditional. Nothing is timed.', '',
-      '"Before" was counted on older code. There JAX computed the gradients '
-      'of norms, embedding and GELU, the optimizer updated each parameter by '
-      'itself, and each dropout derived its own keys and kept its random '
-      'words. That count left out what cuBLASLt writes for the gradient of '
-      'GELU.', '',
       'Matmuls are those of cuBLASLt; a Pallas kernel computes the gradients '
       'of narrow layers. Written by '
-      f'`python -m tools --launches={target}`.', '',
+      f'`python -m tools launches {target}`.', '',
       table(['model', 'task', *heads], rows, heads)]

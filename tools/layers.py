@@ -1,11 +1,12 @@
 """Counts the bytes that a layer of linear attention moves on an accelerator.
 
 A layer is the mixer of a block: projections, kernel, output projection.
-`python -m tools --layers=v5e,v6e,h200` compiles it, forward and with its
-gradients, and counts the bytes. The accelerators need not be present.
+`python -m tools layers v5e,v6e,h200` writes `lra/results/layers.md`, for
+accelerators that need not be present.
 """
 
 import functools
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,10 @@ from jax.experimental.layout import Format, Layout
 
 from lra import kernels, models
 from lra.board.markdown import table
+from lra.core import paths
+from lra.core.errors import UserError
 from tools import aot, hlo
+from tools.tables import write
 
 MODELS = ('linear_transformer', 'simpletron', 'lightning')
 HEADS = ((4, 64), (8, 64), (4, 128), (4, 32))
@@ -162,7 +166,13 @@ def measure(name: str, direction: str, heads: int, head_width: int,
           'copies': hlo.copies(text, tensor)}
 
 
-def tables(targets: list[str]) -> list[str]:
+def main(argv: Sequence[str]) -> None:
+  if len(argv) != 1:
+    raise UserError('layers needs targets, such as v5e,v6e,h200.')
+  print(write(paths.results() / 'layers.md', lines(argv[0].split(','))))
+
+
+def lines(targets: list[str]) -> list[str]:
   """Returns lines of Markdown: each layer with its own kernel and in plain XLA.
 
   Args:
@@ -187,7 +197,7 @@ def heading(targets: list[str]) -> list[str]:
       'its operands and writes its results once. Compilers for TPUs may keep '
       'an array in on-chip memory between two parts, which is not counted: '
       'moved can then be below the floor. Written by '
-      f'`python -m tools --layers={",".join(targets)}`.', '']
+      f'`python -m tools layers {",".join(targets)}`.', '']
 
 
 def _row(target, name, direction, heads, head_width):

@@ -1,13 +1,14 @@
 """Measures errors, races and times of the kernels on an accelerator.
 
-  python -m tools --onchip=kernels/results/h200.json
+  python -m tools onchip kernels/results/h200.json
 
 This command runs on the device of this machine, stage by stage. It writes the
 JSON file after each measurement, so that the results so far survive if the
-machine is taken away. The same command resumes. `--stages=layers` runs one
+machine is taken away. The same command resumes. `--stages=errors` runs one
 stage again and keeps the others.
 """
 
+import argparse
 import importlib.metadata
 import pathlib
 import re
@@ -17,17 +18,15 @@ import sys
 import time
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from lra import kernels, models
+from lra import kernels
 from lra.core import files, machine
-from lra.core.errors import UserError
+from lra.core.errors import UserError, choose
 from lra.core.terminal import say
-from tools import benchmark, errors, layers, timing, trace
+from tools import benchmark, errors, timing
 from tools.errors import Case
 
-STAGES = ('errors', 'races', 'kernels', 'layers')
+STAGES = ('errors', 'races', 'kernels')
 PACKAGES = ('jax', 'jaxlib', 'jax-cuda13-plugin', 'libtpu',
             'flash-linear-attention', 'jax-linear-attention', 'torch')
 GROUP = 4  # cases of `_errors` that are compiled together, per CPU core
@@ -45,16 +44,25 @@ LARGE = {
                    for dtype in ('float32', 'bfloat16')
                    for form in errors.FORMS[1:]],
     'kernels': benchmark.LARGE,
-    'layers': {'batch': 32, 'length': 4096, 'heads': layers.HEADS,
-               'calls': 30, 'copy': benchmark.LARGE['copy']},
 }
 # Sizes for a CPU, to check that the script runs from end to end.
 SMALL = {
     'errors': [Case(65, 2, 16, 'float32', 'ragged')],
     'kernels': benchmark.SMALL,
-    'layers': {'batch': 1, 'length': 64, 'heads': ((2, 16),), 'calls': 2,
-               'copy': benchmark.SMALL['copy']},
 }
+
+
+def main(argv) -> None:
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument('file', type=pathlib.Path)
+  parser.add_argument('--stages', default=','.join(STAGES))
+  args = parser.parse_args(argv)
+  stages = args.stages.split(',')
+  for stage in stages:
+    if stage not in STAGES:
+      raise UserError(f'--stages has no {stage!r}: {choose(stage, STAGES)}')
+  run(args.file, stages)
 
 
 def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
@@ -187,7 +195,7 @@ def _races(*_):
   if program is None:
     return {'skipped': 'compute-sanitizer is not installed'}
   own = [name for name in kernels.OPS['linear'] if name.startswith('pallas')]
-  command = [sys.executable, '-m', 'tools.errors', '--length=300',
+  command = [sys.executable, '-m', 'tools', 'errors', '--length=300',
              '--heads=2', '--widths=128', f'--kernels={",".join(own)}']
   found = {}
   for tool, pattern in SANITIZERS.items():
@@ -212,132 +220,3 @@ def sanitizer() -> str | None:
 def _kernels(sizes, before, save):
   """Times the kernels beside XLA, cuDNN and other packages."""
   return benchmark.run(sizes, record=before, save=save)
-
-
-def _layers(sizes, before, save):
-  """Measures times and errors of layers, with own kernels and plain XLA."""
-  found = {'rows': [], **before}
-  if 'copy_bytes_per_s' not in found:
-    found['copy_bytes_per_s'] = timing.bandwidth(sizes['copy'], sizes['calls'])
-  done = [(r['layer'], r['H'], r['Dh'], r['pass']) for r in found['rows']]
-  for name in layers.MODELS:
-    for heads, head_width in sizes['heads']:
-      for direction in layers.PASSES:
-        if (name, heads, head_width, direction) not in done:
-          layer = Layer(name, heads, head_width, direction, sizes)
-          rows = layer.rows(found['copy_bytes_per_s'])
-          found['rows'] += rows
-          save(found)
-          # Trace only now that the times are saved: a profiler that does not
-          # suit the driver may end the process.
-          for row in rows:
-            row.update(layer.traced(row['asked']))
-          save(found)
-  return {k: found[k] for k in ('copy_bytes_per_s', 'rows')}
-
-
-class Layer:
-  """Compiles and times a layer with its own kernel and with plain XLA.
-
-  Both are compiled as in `layers.measure`, which counts bytes and runs nothing.
-  """
-
-  def __init__(self, name, heads, head_width, direction, sizes):
-    batch, length = sizes['batch'], sizes['length']
-    width = heads * head_width
-    rng = np.random.default_rng(0)
-    x, dy = (jnp.asarray(rng.standard_normal((batch, length, width)),
-                         'bfloat16') for _ in range(2))
-    mask = jnp.ones((batch, length), bool)
-    self._calls, self._runs = sizes['calls'], {}
-    self._which = {'layer': name, 'pass': direction, 'H': heads,
-                   'Dh': head_width, 'B': batch, 'L': length}
-    made = {}
-    for kernel in ('auto', 'xla'):
-      mixer = self._mixer(kernel, jnp.bfloat16)
-      params = mixer.init(jax.random.key(0), x, mask, train=False)
-      given = (params, x, mask, dy)[:4 if direction == 'both' else 3]
-      self._runs[kernel] = mixer.kernel_for(length, width)
-      made[kernel] = mixer, given, None
-    exact = [x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
-             for x in given[1:]]
-    made['exact'] = (
-        self._mixer('xla', jnp.float32), (params, *exact), 'highest')
-    device = jax.devices()[0]
-    self._programs = {
-        name: (program, jax.tree.map(
-            lambda x: jax.device_put(x, layers.row_major(x, device)),
-            made[name][1]))
-        for name, program in timing.finished(
-            lambda name: self._compiled(*made[name], device), list(made))}
-    self._exact, self._exact_given = self._programs.pop('exact')
-    self._floor = layers.floor(
-        name, direction, width, batch=batch, length=length)
-
-  def _mixer(self, kernel, dtype):
-    heads, head_width = self._which['H'], self._which['Dh']
-    return models.mixer(self._which['layer'])(
-        num_heads=heads, qkv_width=heads * head_width, kernel=kernel,
-        dtype=dtype)
-
-  def _compiled(self, mixer, given, precision, device):
-    function = layers.function(mixer, self._which['pass'])
-    with jax.default_matmul_precision(precision):
-      return layers.compiled(function, given, device, jax.default_backend())
-
-  def rows(self, bytes_per_s):
-    """Measures times and errors of the layer.
-
-    `bytes_per_s`, the speed of a copy, gives the least possible time.
-
-    The error is the largest relative RMS error of all results. The reference is
-    plain XLA in float32 at the highest precision. `layers.counted` counts
-    'moved', 'ratio' and 'launches' in the timed program.
-    """
-    want = self._exact(*self._exact_given)
-    programs = {kernel: self._programs[kernel] for kernel in self._runs}
-    found = {kernel: benchmark.finite(_apart(run(*given), want))
-             for kernel, (run, given) in programs.items()}
-    seconds = timing.medians(
-        {kernel: timing.queued(run, *given)
-         for kernel, (run, given) in programs.items()}, self._calls, 5)
-    return [{**self._which, 'asked': kernel, 'kernel': self._runs[kernel],
-             'us': 1e6 * time_, 'vs_xla': seconds['xla'] / time_,
-             'percent_of_floor': 100 * self._floor / bytes_per_s / time_,
-             'error': found[kernel], **self._counted(kernel)}
-            for kernel, time_ in seconds.items()]
-
-  def _counted(self, kernel):
-    which = self._which
-    try:
-      return layers.counted(
-          self._programs[kernel][0].as_text(), which['layer'], which['pass'],
-          which['H'] * which['Dh'], batch=which['B'], length=which['L'])
-    except Exception as e:  # keep the times without a count
-      return {'not_counted': f'{type(e).__name__}: {e}'}
-
-  def traced(self, kernel):
-    """Returns the time of each kernel of the program, or why it is unknown.
-
-    Args:
-      kernel: the requested kernel, 'auto' or 'xla'.
-
-    Returns:
-      {'trace': see `trace.of_planes`} or {'not_traced': the reason}.
-    """
-    if jax.default_backend() == 'cpu':
-      return {'not_traced': 'a trace of a CPU names no kernels'}
-    run, given = self._programs[kernel]
-    try:
-      return {'trace': trace.by_kernel(run, *given)}
-    except Exception as e:  # the times are saved already
-      return {'not_traced': f'{type(e).__name__}: {e}'}
-
-
-@jax.jit
-def _apart(got, want):
-  """Returns the largest relative RMS error of a tree's arrays to another's."""
-  def relative(x, y):
-    off = jnp.square(x.astype(jnp.float32) - y)
-    return jnp.sqrt(jnp.mean(off) / jnp.mean(jnp.square(y)))
-  return jnp.stack(jax.tree.leaves(jax.tree.map(relative, got, want))).max()

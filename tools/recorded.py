@@ -1,9 +1,9 @@
-"""Prints tables of a record that `tools --onchip` measured on a chip.
+"""Prints tables of a record that `python -m tools onchip` measured on a chip.
 
-  python -m tools.recorded kernels/results/h200.json
+  python -m tools recorded kernels/results/h200.json
 
 prints the largest relative RMS error of each kernel over its cases.
-`--of=times` prints the times of kernels, `--of=layers` those of whole layers.
+`--of=times` prints the times of kernels.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import json
 import pathlib
 import sys
 
+from lra.core.errors import UserError
 from tools import errors
 
 COLUMNS = ('out', 'state', *errors.GRADIENTS, 'masked')
@@ -19,8 +20,11 @@ COLUMNS = ('out', 'state', *errors.GRADIENTS, 'masked')
 def table(record):
   """Returns markdown lines of the largest errors.
 
-  `record` is a result of `tools.onchip.run`. Raises KeyError if it lacks
-  the stage `errors`.
+  Args:
+    record: a result of `tools.onchip.run`.
+
+  Raises:
+    KeyError: it lacks the stage `errors`.
   """
   groups = {}
   for row in record['errors']['rows']:
@@ -54,99 +58,35 @@ def _largest(rows, name):
 
   A value that is not finite counts as the largest.
   """
-  found = [row[name] for row in rows if name in row]
+  found = [row[name] for row in rows if row.get(name) is not None]
   if sys.float_info.max in found:
     return 'not finite'
   return f'{max(found):.1e}' if found else ''
 
 
 def times(record):
-  """Returns a table of the kernels' times in microseconds, a line per shape.
+  """Returns markdown lines of a record's times in microseconds, by kernel.
 
-  `record` is a result of `tools.onchip.run`. Raises KeyError if it lacks
-  the stage `kernels`.
+  Args:
+    record: a result of `tools.benchmark.run`.
   """
-  run = record['kernels']
-  timed = [row for row in run['rows'] if 'us' in row]
-  names = list(dict.fromkeys(row['kernel'] for row in timed))
-  own = [name for name in names if name.startswith('pallas')]
-  others = 'torch', 'flash-linear-attention', 'jax-linear-attention'
-  packages = (f'{name} {version}' for name, version in run['packages'].items()
-              if name in others)
   lines = [
-      f'{record["device"]}, JAX {run["packages"]["jax"]}, '
-      f'{", ".join(packages)}; {run["dtype"]}, B L = {run["tokens"]:,}, '
-      f'H = {run["heads"]}. Copy {run["copy_bytes_per_s"] / 1e12:.3g} TB/s.',
-      '',
-      f'| op | pass | L | Dh | {" | ".join(f"{name}, us" for name in names)} '
-      '| best of ours | % of floor | x XLA | x best other | its relative RMS |',
-      '|---|---|' + '--:|' * (2 + len(names)) + '---|' + '--:|' * 4]
-  groups = {}
-  for row in timed:
-    which = tuple(row[key] for key in ('op', 'pass', 'L', 'Dh'))
-    groups.setdefault(which, {})[row['kernel']] = row
-  for which, rows in groups.items():
-    us = {name: row['us'] for name, row in rows.items()}
-    best = min((name for name in own if name in us), key=us.get, default=None)
-    cells = [f'{us[name]:.0f}' if name in us else '' for name in names]
-    if best is None:
-      cells += [''] * 5
-    else:
-      # A kernel without an error computes another function.
-      others = [us[n] for n in us if n not in own and rows[n]['error']]
-      cells += [best, _number(rows[best]['percent_of_floor'], '.0f'),
-                _number(rows[best]['vs_xla'], '.2f'),
-                _number(min(others) / us[best] if others else None, '.2f'),
-                _largest([rows[best]], 'error')]
-    lines.append(_line([*which, *cells]))
-  return lines
-
-
-def layers(record):
-  """Returns markdown lines of the times of whole layers, one per layer.
-
-  `record` is a result of `tools.onchip.run`. Raises KeyError if it lacks
-  the stage `layers`.
-  """
-  run = record['layers']
-  lines = [f'{record["device"]}, JAX {run["packages"]["jax"]}, bfloat16.', '',
-           '| layer | pass | B | L | H | Dh | kernel | us | x XLA | % of floor '
-           '| relative RMS |',
-           '|---|---|' + '--:|' * 4 + '---|' + '--:|' * 4]
-  for row in run['rows']:
-    cells = [
-        *(row[key] for key in ('layer', 'pass', 'B', 'L', 'H', 'Dh', 'kernel')),
-        f'{row["us"]:.0f}', f'{row["vs_xla"]:.2f}',
-        f'{row["percent_of_floor"]:.0f}', _largest([row], 'error')]
-    lines.append(_line(cells))
-  return lines
-
-
-def every_time(record):
-  """Returns markdown lines of all rows of `tools.benchmark.run`.
-  """
-  lines = [f'{record["device"]}, JAX {record["jax"]}, {record["dtype"]}, '
-           f'B L = {record["tokens"]:,}, H = {record["heads"]}. Copy '
-           f'{record["copy_bytes_per_s"] / 1e12:.3g} TB/s; a call costs the '
-           'host '
-           f'{record["dispatch_us"]:.0f} us.',
-           '',
-           '| op | pass | L | Dh | kernel | us | x XLA | x best other '
-           '| % of floor | relative RMS |',
-           '|---|---|---|---|---|---|---|---|---|---|']
+      f'{record["device"]}, JAX {record["jax"]}, {record["dtype"]}, B L = '
+      f'{record["tokens"]:,}, H = {record["heads"]}. Copy '
+      f'{record["copy_bytes_per_s"] / 1e12:.3g} TB/s.', '',
+      '| op | pass | L | Dh | kernel | us | x XLA | x best other | % of floor '
+      '| relative RMS |', '|---|---|' + '--:|' * 2 + '---|' + '--:|' * 5]
   skipped = {}
   for row in record['rows']:
     if 'skipped' in row:
       skipped.setdefault((row['kernel'], row['skipped']))
       continue
-    cells = [*(str(row[key]) for key in ('op', 'pass', 'L', 'Dh', 'kernel')),
-             _number(row['us'], '.0f'), _number(row['vs_xla'], '.2f'),
-             _number(row['vs_best_other'], '.2f'),
-             _number(row['percent_of_floor'], '.0f'),
-             _number(row['error'], '.1e')]
-    lines.append(_line(cells))
-  lines += [''] + [f'Not run: {name}: {why}' for name, why in skipped]
-  return lines
+    lines.append(_line([
+        *(row[key] for key in ('op', 'pass', 'L', 'Dh', 'kernel')),
+        *(_number(row[key], form) for key, form in (
+            ('us', '.0f'), ('vs_xla', '.2f'), ('vs_best_other', '.2f'),
+            ('percent_of_floor', '.0f'), ('error', '.1e')))]))
+  return lines + [''] + [f'Not run: {name}: {why}' for name, why in skipped]
 
 
 def _number(value, form):
@@ -157,24 +97,21 @@ def _line(cells):
   return f'| {" | ".join(map(str, cells))} |'
 
 
-TABLES = {'errors': table, 'times': times, 'layers': layers}
+TABLES = {'errors': table, 'times': lambda record: times(record['kernels'] | {
+    'jax': record['kernels']['packages']['jax']})}
 
 
-def main(argv=None):
+def main(argv):
   parser = argparse.ArgumentParser(
-      prog='python -m tools.recorded', description=__doc__,
-      formatter_class=argparse.RawDescriptionHelpFormatter)
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('record', type=pathlib.Path)
   parser.add_argument('--of', choices=TABLES, default='errors')
   args = parser.parse_args(argv)
-  path = args.record
   try:
-    lines = TABLES[args.of](json.loads(path.read_text(encoding='utf-8')))
+    lines = TABLES[args.of](
+        json.loads(args.record.read_text(encoding='utf-8')))
   except (OSError, ValueError, KeyError, TypeError) as error:
-    sys.exit(f'{path} is no record of {args.of} on a chip ({error!r}): make '
-             'one with python -m tools --onchip.')
+    raise UserError(
+        f'{args.record} is no record of {args.of} on a chip ({error!r}): make '
+        'one with python -m tools onchip.') from error
   print('\n'.join(lines))
-
-
-if __name__ == '__main__':
-  main()

@@ -1,18 +1,29 @@
-"""Times a training step: in the loop, compiled, and on random tokens."""
+"""Times a training step: in the loop, compiled, and on random tokens.
 
+  python -m tools step --config=configs/simpletron.py:listops_mini
+  python -m tools step --config=configs/simpletron.py:pathx --drawn
+
+In turns it times the loop of `run_lra.py` (data, dispatch, logging, progress
+bar) and the compiled step alone, always on the same batch. `--drawn` times the
+compiled step on random tokens of full length, without a data set.
+"""
+
+import argparse
 import contextlib
 import dataclasses
+import json
 import pathlib
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from lra.core import machine
 from lra.core.terminal import bar
-from lra.run import program, provenance
+from lra.run import loader, program, provenance
 from lra.run.experiment import resolve
 from lra.run.process_cache import ProcessCache
 from lra.run.trainer import Trainer
@@ -21,6 +32,21 @@ from lra.run.trainer import Trainer
 # so many seconds.
 SECONDS = 20
 LEAST_ROUNDS = 3
+
+
+def main(argv: Sequence[str]) -> None:
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument('--drawn', action='store_true')
+  parser.add_argument('--steps', type=int, default=100, help='steps per '
+                      'stretch; the most steps without --rounds')
+  parser.add_argument('--rounds', type=int, help='stretches of the loop; by '
+                      f'default as many as fit in {SECONDS} s, at least '
+                      f'{LEAST_ROUNDS}')
+  args, config = parser.parse_known_args(argv)
+  print(json.dumps(measure(
+      resolve(loader.made_by(config)), steps=args.steps, rounds=args.rounds,
+      drawn=args.drawn), indent=1))
 
 
 def measure(experiment, *, steps: int, rounds: int | None = None,

@@ -1,39 +1,172 @@
-"""Measurements that no record of training holds, for the page of studies."""
+"""Times attention layers in turns, for the page of studies.
 
+  python -m tools studies better_attention
+  python -m tools studies center
+  python -m tools studies int8 RUN RUN
+
+Each writes `lra/results/studies/NAME.json`. In each round every arm makes a
+step, so that other programs slow all of them alike.
+
+`better_attention` counts and times the layers of Hosseini & Hosseini, "You Need
+to Pay Better Attention" (arXiv 2403.01643). For L tokens of width D these have,
+biases included:
+
+| layer | parameters | multiplications | matmuls |
+| :-- | :-- | :-- | :-- |
+| standard | 4 (D^2 + D) | 4 L D^2 + 2 L^2 D | 6 |
+| optimised | 3 (D^2 + D) | 3 L D^2 + 2 L^2 D | 5 |
+| efficient | 2 (D^2 + D) | 2 L D^2 + 2 L^2 D | 4 |
+| super | 2 (D^2 + D) + L^2 + L | 2 L D^2 + 3 L^2 D | 5 |
+
+`center` times training steps with full attention, which keeps all its weights
+(kernel `dense`), with flash attention (Dao et al. 2022, arXiv 2205.14135; on a
+CPU the kernel `chunked`), with a window and with sinks.
+"""
+
+import argparse
 import datetime
+import functools
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from lra.core import files, machine
+from lra.core import files, machine, paths
 from lra.share import quantised
+from tools import config_of, tables
+from tools.step import drawn_step
+
+# Model -> the layer's name in the paper.
+LAYERS = {'transformer': 'standard', 'optimised': 'optimised',
+          'efficient': 'efficient', 'super': 'super'}
+# (L, D, H) -> the source of this size. The IMDB size is that of
+# github.com/NMesaC/pay-better-attention-pytorch-keras.
+SIZES = {
+    (32, 32, 4): 'IMDB in words, as reimplemented',
+    (64, 64, 4): 'the paper\'s example',
+    (256, 32, 2): 'image_mini',
+    (512, 64, 2): 'text_mini'}
+# Layers in a chain. A single layer of this size takes less time than a call.
+CHAIN = 50
+SECONDS = 20  # per size
+# Name of an arm of `center` -> its model and changed arguments.
+ARMS = {
+    'full': ('transformer', {'kernel': 'dense'}),
+    'flash': ('transformer', {'kernel': 'chunked'}),
+    'sliding window': ('sliding_window', {}),
+    'attention sinks': ('attention_sink', {})}
+TASKS = ('text_mini', 'retrieval_rfc_mini')
+ROUNDS = 20
 
 
-def write(out: pathlib.Path, name: str, rows: list[dict], flag: str) -> str:
-  """Writes `OUT/studies/NAME.json`; returns its text.
+def better_attention() -> list[dict]:
+  """Returns a row of each layer at each size."""
+  return [row for size in SIZES for row in _of_size(*size)]
+
+
+def counts(model: str, length: int, width: int, heads: int) -> dict:
+  """Counts parameters, multiplications and matmuls of a layer of one example.
 
   Args:
-    out: folder of the results.
-    name: name of the study.
-    rows: the rows of its table; keys are headings with units.
-    flag: the flag of `python -m tools` that measured them.
-
-  Raises:
-    UserError: the folder cannot be written.
+    model: one of `LAYERS`.
+    length, width, heads: L, D and H.
   """
-  state = machine.git_state()
-  changed = ' (modified)' * bool(state['git_dirty'])
-  text = json.dumps({
-      'rows': rows,
-      'environment': {
-          'device': machine.device_name(), 'jax': jax.__version__,
-          'date': datetime.datetime.now(datetime.UTC).date().isoformat()},
-      'commit': state['git_commit'] and state['git_commit'] + changed,
-      'command': ' '.join(['python -m tools', flag])}, indent=1) + '\n'
-  files.write_all({out / 'studies' / f'{name}.json': text.encode()})
-  return text
+  module, variables, x, mask = _layer(model, length, width, heads)
+  found = matmuls(jax.make_jaxpr(functools.partial(module.apply, train=False))(
+      variables, x, mask).jaxpr)
+  return {
+      'parameters': sum(p.size for p in jax.tree.leaves(variables['params'])),
+      'multiplications': sum(found), 'matmuls': len(found)}
+
+
+def matmuls(jaxpr) -> list[int]:
+  """Returns the multiplications of each matmul of a jaxpr without loops."""
+  found = []
+  for equation in jaxpr.eqns:
+    if equation.primitive.name == 'dot_general':
+      (contracted, _), _ = equation.params['dimension_numbers']
+      left = equation.invars[0].aval.shape
+      found.append(equation.outvars[0].aval.size * int(np.prod(
+          [left[i] for i in contracted])))
+    for inner in jax.core.jaxprs_in_params(equation.params):
+      found += matmuls(inner)
+  return found
+
+
+def _layer(model, length, width, heads):
+  """Returns a layer with dense softmax, its variables, an input and a mask."""
+  module = tables.mixer(model, width, heads, kernel='dense')
+  x = jnp.asarray(np.random.default_rng(0).standard_normal(
+      (1, length, width), np.float32))
+  mask = jnp.ones((1, length), bool)
+  variables = jax.jit(functools.partial(module.init, train=False))(
+      jax.random.key(0), x, mask)
+  return module, variables, x, mask
+
+
+def _of_size(length, width, heads):
+  calls = [_chain(*_layer(model, length, width, heads)) for model in LAYERS]
+  times = np.array(quantised.interleaved(calls, SECONDS)) / CHAIN
+  found = []
+  for (model, name), own in zip(LAYERS.items(), times, strict=True):
+    low, middle, high = quantised.quartiles(own)
+    ratio = quantised.quartiles(own / times[0])
+    found.append({
+        'layer': f'{name}, L {length}, D {width}, H {heads}',
+        'size of': SIZES[length, width, heads],
+        **counts(model, length, width, heads),
+        'single example (µs, median)': round(1e6 * middle, 2),
+        'quartiles (µs)': f'{1e6 * low:.2f} to {1e6 * high:.2f}',
+        'fastest (µs)': round(1e6 * own.min(), 2),
+        'time / standard (median)': round(ratio[1], 3),
+        'its quartiles': f'{ratio[0]:.3f} to {ratio[2]:.3f}',
+        'rounds': len(own)})
+  return found
+
+
+def _chain(module, variables, x, mask):
+  """Returns a call that applies a layer `CHAIN` times, each to its output."""
+  chained = jax.jit(lambda variables, x: jax.lax.scan(
+      lambda x, _: (module.apply(variables, x, mask, train=False), None), x,
+      length=CHAIN)[0])
+  return functools.partial(chained, variables, x)
+
+
+def center(arms: Mapping[str, tuple[str, Mapping[str, Any]]] = ARMS,
+           tasks: Sequence[str] = TASKS, rounds: int = ROUNDS) -> list[dict]:
+  """Times a training step of each arm on each task, without padding.
+
+  Args:
+    arms: name -> (model, changed arguments); the first one is the reference.
+    tasks: names of tasks.
+    rounds: number of steps of each arm, after one to warm up.
+
+  Returns:
+    A row for each task and arm. The ratio is the median over rounds of the time
+    divided by that of the reference in the same round.
+  """
+  rows, first = [], next(iter(arms))
+  for task in tasks:
+    steps, sizes = [], []
+    for model, changes in arms.values():
+      config = config_of(model, task)
+      config.dtype = 'float32'
+      config.model.update(changes)
+      step, size = drawn_step(config)
+      steps.append(step)
+      sizes.append(size)
+    times = np.array(quantised.interleaved(steps, 0, rounds))
+    rows += [{
+        'arm': arm, 'task': task,
+        'seconds per step': round(float(np.median(own)), 4),
+        f'time / {first}': round(float(np.median(own / times[0])), 3),
+        'temporaries (MiB)': round(size / 2**20, 1)}
+             for arm, own, size in zip(arms, times, sizes, strict=True)]
+  return rows
 
 
 def int8(folders: Sequence[str]) -> list[dict]:
@@ -61,3 +194,44 @@ def int8_row(pair: quantised.Pair) -> dict:
       'time int8 / ' + dtype: round(pair.ratios[1], 3),
       'time, quartiles': ' to '.join(f'{pair.ratios[i]:.3f}' for i in (0, 2)),
       'batch size': pair.batch_size}
+
+
+STUDIES = {'better_attention': better_attention, 'center': center,
+           'int8': int8}
+
+
+def write(out: pathlib.Path, name: str, rows: list[dict], flag: str) -> str:
+  """Writes `OUT/studies/NAME.json`; returns its text.
+
+  Args:
+    out: folder of the results.
+    name: name of the study.
+    rows: the rows of its table; keys are headings with units.
+    flag: the flag of `python -m tools` that measured them.
+
+  Raises:
+    UserError: the folder cannot be written.
+  """
+  state = machine.git_state()
+  changed = ' (modified)' * bool(state['git_dirty'])
+  text = json.dumps({
+      'rows': rows,
+      'environment': {
+          'device': machine.device_name(), 'jax': jax.__version__,
+          'date': datetime.datetime.now(datetime.UTC).date().isoformat()},
+      'commit': state['git_commit'] and state['git_commit'] + changed,
+      'command': ' '.join(['python -m tools', flag])}, indent=1) + '\n'
+  files.write_all({out / 'studies' / f'{name}.json': text.encode()})
+  return text
+
+
+def main(argv: Sequence[str]) -> None:
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument('name', choices=STUDIES)
+  parser.add_argument('runs', nargs='*')
+  parser.add_argument('--out', type=pathlib.Path, default=paths.results())
+  args = parser.parse_args(argv)
+  rows = STUDIES[args.name](*([args.runs] if args.name == 'int8' else []))
+  print(write(args.out, args.name, rows,
+                       ' '.join(['studies', args.name, *args.runs])))

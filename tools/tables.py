@@ -1,6 +1,6 @@
 """Makes tables of the memory and time of every model.
 
-`python -m tools --memory` and `--speed` print and write them.
+`python -m tools tables memory` (or `speed`) writes `lra/results/memory.md`.
 """
 
 import functools
@@ -16,7 +16,8 @@ import jax.numpy as jnp
 
 from lra.board import catalogue
 from lra.board.markdown import code, table
-from lra.core import files, machine
+from lra.core import files, machine, paths
+from lra.core.errors import UserError
 from lra.core.formats import NONE, quantity
 from lra.run.experiment import make_mixer
 from lra.run.program import timed
@@ -28,6 +29,14 @@ SLOW_SECONDS = 30  # slower steps are timed once
 # Exponent of L in a model's memory -> the factor by which its temporaries may
 # grow when L doubles; with L^2 there is no limit.
 LIMITS = {1: 2.3, 1.5: 3.1, 2: None}
+
+
+def main(argv: Sequence[str]) -> None:
+  out = paths.results()
+  made = {'memory': memory, 'speed': lambda: speed(out)}
+  if len(argv) != 1 or argv[0] not in made:
+    raise UserError(f'tables needs one of {", ".join(made)}.')
+  print(write(out / f'{argv[0]}.md', made[argv[0]]()))
 
 
 def limit(entry: catalogue.Entry) -> float | None:
@@ -107,7 +116,7 @@ def memory_heading(device: str) -> list[str]:
       'definition. Memory may shrink when L doubles: with more than 2^23 '
       'logits in all heads (`MANY_LOGITS` of `lra/nn/partials.py`), bigbird, '
       'reformer, compressive and others compute one head after another. '
-      'Written by `python -m tools --memory`.', '']
+      'Written by `python -m tools tables memory`.', '']
 
 
 def speed(out: pathlib.Path) -> list[str]:
@@ -169,7 +178,7 @@ def speed_lines(measured: dict[str, Any]) -> list[str]:
       f'all models. A step slower than {SLOW_SECONDS} s is timed once. Every '
       'row includes projections and MLP. Where cost is linear in L, the '
       'number M of features, landmarks or keys per query decides from which '
-      'L on a model is faster. Written by `python -m tools --speed`.',
+      'L on a model is faster. Written by `python -m tools tables speed`.',
       '', table(['model', 'cost', *heads], rows, right=heads)]
 
 

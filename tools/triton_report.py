@@ -1,6 +1,6 @@
 """Reports registers and spills of Triton kernels, for cards not present.
 
-  python -m tools.triton_report --cards a100,h200 --widths 32,64,128
+  python -m tools triton_report --cards a100,h200 --widths 32,64,128
 
 compiles every program, runs ptxas on XLA's PTX, prints a table, and fails if a
 kernel spills or a program copies an operand. It needs the wheels of the extra
@@ -195,13 +195,13 @@ def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
   """
   with tempfile.TemporaryDirectory() as folder:
     flags = f'{FLAGS} --xla_dump_to={folder}'
-    return h200.rows_of('tools.triton_report',
+    return h200.rows_of('triton_report',
                         {**h200.ENVIRONMENT, 'XLA_FLAGS': flags},
                         f'--card={card}', f'--dump={folder}', ops=ops,
                         widths=widths, dtypes=dtypes)
 
 
-def main():
+def main(argv):
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--cards', default='a100,l40s,h200,b200,rtx5090')
   parser.add_argument('--ops', default=','.join((*OPS, *LAYERS)))
@@ -209,7 +209,7 @@ def main():
   parser.add_argument('--dtypes', default='bfloat16,float32')
   parser.add_argument('--card', help=argparse.SUPPRESS)
   parser.add_argument('--dump', help=argparse.SUPPRESS)
-  args = parser.parse_args()
+  args = parser.parse_args(argv)
   if args.card:
     _rows(args, pathlib.Path(args.dump))
     return
@@ -233,7 +233,3 @@ def main():
             f'{packed} | {registers} | {spilled or 0} | {row["copies"]} |',
             flush=True)
   sys.exit(bad)
-
-
-if __name__ == '__main__':
-  main()

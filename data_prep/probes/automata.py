@@ -12,7 +12,6 @@ import numpy as np
 
 from lra.data_prep.content import Split
 from lra.data_prep.probes.questions import questions
-from lra.data_prep.probes.variant import of_length
 
 # The code of the end of a word; letters follow.
 END = 0
@@ -28,11 +27,6 @@ def draw_words(rng, lengths_N, letters, states, most, asked):
   released code. A word starts in state 0, and each edge of a state is equally
   likely. The last `asked` letters of a sequence are questions: with the chance
   1/2 a letter is legal; else it is illegal, and the state stays.
-
-  Args:
-    rng, lengths_N: as in `Variant.draw`.
-    letters, states, most: size of the automaton.
-    asked: number of questions.
   """
   count, length = len(lengths_N), int(lengths_N.max())
   row = np.arange(count)
@@ -67,10 +61,6 @@ def _automata(rng, count, letters, states, most):
   to = np.where(np.arange(most) < degree[:, :, None], to, -1)
   np.put_along_axis(target, letter, to.astype(np.int8), 2)
   return target
-
-
-VARIANTS = {'regbench_mini': of_length(
-    draw_words, 128, letters=4, states=6, most=3, asked=32)}
 
 
 def known_pair(train: Split, test: Split) -> np.ndarray:

@@ -1,16 +1,17 @@
 """State tracking: the composition of elements of a group so far.
 
-`parity`, `permutations_3`, `permutations_5`: Merrill et al. 2024,
-arXiv 2404.08819, section 3. A sequence has elements of a group, and the answer
-is their composition so far. In `permutations_5` the answer is only the new
-place of the first thing under the composition.
+Merrill et al. 2024, arXiv 2404.08819, sections 3 and 4. `parity`,
+`permutations_3` and `permutations_5` are words of 12 elements, 32 for `parity`;
+`permutations_5` asks only for the new place of the first thing. The others have
+the sizes of Grazzi et al. 2024, arXiv 2411.12537, appendix E.2, 32 elements in
+training, and one class per element. `s3_words` and `s5_words` have all
+permutations of 3 and 5 things, `a5_words` the even ones of 5. `s5_swaps` has
+only permutations that swap two things, `s5_cycles` also those that move three.
 """
 
 import itertools
 
 import numpy as np
-
-from lra.data_prep.probes.variant import of_length
 
 
 def draw_products(rng, lengths_N, group, classes=None, inputs=None):
@@ -30,12 +31,27 @@ def draw_products(rng, lengths_N, group, classes=None, inputs=None):
   for t in range(length):
     product = group[product, inputs[tokens[:, t]]]
     answers[:, t] = classes[product] + 1
-  return tokens.astype(np.uint8), answers.astype(np.uint8)
+  return tokens, answers
 
 
 def permutations(degree: int) -> list[tuple[int, ...]]:
   """Returns all permutations p of `degree` things; p[i] is i's new place."""
   return list(itertools.permutations(range(degree)))
+
+
+def even(degree: int) -> list[tuple[int, ...]]:
+  """Returns the permutations that are products of an even number of swaps."""
+  return [p for p in permutations(degree) if sum(
+      a > b for a, b in itertools.combinations(p, 2)) % 2 == 0]
+
+
+def moving(degree: int, *counts: int) -> list[int]:
+  """Returns the numbers of the permutations that move so many things.
+
+  A permutation that moves two things is a swap; one of three is a 3-cycle.
+  """
+  return [number for number, element in enumerate(permutations(degree))
+          if sum(i != place for i, place in enumerate(element)) in counts]
 
 
 def table(elements: list[tuple[int, ...]]) -> list[list[int]]:
@@ -45,14 +61,3 @@ def table(elements: list[tuple[int, ...]]) -> list[list[int]]:
   """
   number = {element: i for i, element in enumerate(elements)}
   return [[number[tuple(b[x] for x in a)] for b in elements] for a in elements]
-
-
-VARIANTS = {
-    'parity': of_length(
-        draw_products, 32, group=table(permutations(2)), last=True),
-    'permutations_3': of_length(
-        draw_products, 12, group=table(permutations(3)), last=True),
-    'permutations_5': of_length(
-        draw_products, 12, group=table(permutations(5)),
-        classes=[element[0] for element in permutations(5)], last=True),
-}

@@ -1,36 +1,47 @@
-"""Formal languages of Grazzi et al. 2024, arXiv 2411.12537, appendix E.1.
+"""Formal languages: parity, expressions, regular tasks, sorting, brackets.
 
-`formal_parity` is the parity of bits. `modular_arithmetic` and
-`modular_arithmetic_brackets` are expressions modulo 5; their last token is `=`.
-There is one question, at the last token, in training too. The generators
-follow the released code (github.com/automl/unlocking_state_tracking,
+Grazzi et al. 2024, arXiv 2411.12537, appendix E.1: `formal_parity`,
+`modular_arithmetic` and `modular_arithmetic_brackets`. There is one question,
+at the last token, in training too. The generators follow the released code
+(github.com/automl/unlocking_state_tracking,
 xlstm/experiments/data/formal_language). There lengths include the answer, which
 is no input: of 3 to 40 tokens, the model reads 2 to 39. Here it reads 3 to 40.
+
+Deletang et al. 2022, arXiv 2207.02098, the Chomsky hierarchy: `even_pairs` and
+`cycle_navigation` are regular, `missing_duplicate` and `bucket_sort` are
+context-sensitive. Each follows the released code (github.com/google-deepmind/
+neural_networks_chomsky_hierarchy, tasks/). There the model reads one empty
+token for each symbol of the output, and answers at these. Here `bucket_sort`
+has them, but the other tasks answer at the last token of the string.
+
+`dyck`: Hewitt et al. 2020, arXiv 2010.07515, section 2, define Dyck-(k, m) as
+the balanced strings of k types of brackets whose depth is at most m. Our sizes
+are k = 8 and m = 10.
 """
 
 import numpy as np
 
-from lra.data_prep.probes.variant import of_length
+from lra.data_prep.probes.variant import at_last
 
 MODULUS = 5
 # The symbol of each code of an expression.
 SYMBOLS = '01234+-*=()'
 PLUS, MINUS, TIMES, EQUALS, OPEN, CLOSE = range(MODULUS, len(SYMBOLS))
-# Lengths of training sequences.
-_SHORTEST, _LONGEST = 3, 40
+_CYCLE = 5
+_SORTED = 5
+# Codes of missing_duplicate after those of the bits.
+MISSING, FILLING = 2, 3
 
 
-def at_last(lengths_N: np.ndarray, classes_N: np.ndarray) -> np.ndarray:
-  """Returns answers with one question, at the last token, uint8 [N, L]."""
-  answers = np.zeros((len(lengths_N), lengths_N.max()), np.uint8)
-  answers[np.arange(len(lengths_N)), lengths_N - 1] = classes_N + 1
-  return answers
+def _uniform(rng, lengths_N, codes):
+  # Codes, uint8 [N, L], and which of them are inside a sequence.
+  tokens = rng.integers(0, codes, (len(lengths_N), lengths_N.max()), np.uint8)
+  return tokens, np.arange(tokens.shape[1]) < lengths_N[:, None]
 
 
 def draw_parity(rng, lengths_N):
   """Generates bits; the answer is their sum modulo 2."""
-  tokens = rng.integers(0, 2, (len(lengths_N), lengths_N.max()), np.uint8)
-  inside = np.arange(tokens.shape[1]) < lengths_N[:, None]
+  tokens, inside = _uniform(rng, lengths_N, 2)
   return tokens, at_last(lengths_N, (tokens * inside).sum(1) % 2)
 
 
@@ -93,7 +104,7 @@ def draw_brackets(rng, lengths_N):
 
 
 def _short(rng, tokens, row, start, size):
-  """Writes expressions of 1 to 4 tokens, and returns their values."""
+  # Writes expressions of 1 to 4 tokens, and returns their values.
   number = rng.integers(0, MODULUS, len(row))
   minus, brackets = size % 2 == 0, size > 2
   tokens[row[brackets], start[brackets]] = OPEN
@@ -103,10 +114,77 @@ def _short(rng, tokens, row, start, size):
   return np.where(minus, -number, number) % MODULUS
 
 
-VARIANTS = {
-    'formal_parity': of_length(draw_parity, _LONGEST, _SHORTEST),
-    'modular_arithmetic': of_length(
-        draw_arithmetic, _LONGEST, _SHORTEST, step=2),
-    'modular_arithmetic_brackets': of_length(
-        draw_brackets, _LONGEST, _SHORTEST, least=2),
-}
+def draw_even_pairs(rng, lengths_N):
+  """Generates bits; asks whether 01 and 10 occur an odd number of times.
+
+  This is so if the first and the last bit differ.
+  """
+  tokens, _ = _uniform(rng, lengths_N, 2)
+  last_N = tokens[np.arange(len(tokens)), lengths_N - 1]
+  return tokens, at_last(lengths_N, tokens[:, 0] ^ last_N)
+
+
+def draw_cycle(rng, lengths_N):
+  """Generates steps on a cycle of 5 places; asks for the place at the end.
+
+  Codes 0, 1 and 2 are a step back, none and a step forward.
+  """
+  tokens, inside = _uniform(rng, lengths_N, 3)
+  steps = np.where(inside, tokens.astype(np.int64) - 1, 0)
+  return tokens, at_last(lengths_N, steps.sum(1) % _CYCLE)
+
+
+def draw_missing(rng, lengths_N):
+  """Generates bits twice, one of which is hidden; asks for that bit.
+
+  If the length is odd, the last token is a filling.
+  """
+  count, half_N = len(lengths_N), lengths_N // 2
+  bits, _ = _uniform(rng, half_N, 2)
+  place_L = np.arange(lengths_N.max())
+  tokens = np.take_along_axis(bits, place_L % half_N[:, None], 1)
+  tokens[place_L >= 2 * half_N[:, None]] = FILLING
+  hidden_N = rng.integers(0, 2 * half_N)
+  missing_N = tokens[np.arange(count), hidden_N]
+  tokens[np.arange(count), hidden_N] = MISSING
+  return tokens, at_last(lengths_N, missing_N)
+
+
+def draw_sort(rng, lengths_N):
+  """Generates symbols, then a question for each: the symbols in their order.
+
+  Code 5 is the place of a question. The number of tokens is even.
+  """
+  half_N, (tokens, _) = lengths_N[:, None] // 2, _uniform(
+      rng, lengths_N, _SORTED)
+  place_L = np.arange(tokens.shape[1])
+  tokens[place_L >= half_N] = _SORTED
+  answers = 1 + np.take_along_axis(
+      np.sort(tokens, 1), np.maximum(place_L - half_N, 0), 1)
+  answers[(place_L < half_N) | (place_L >= 2 * half_N)] = 0
+  return tokens, answers
+
+
+def draw_dyck(rng, lengths_N, types, depth):
+  """Generates prefixes of Dyck-(types, depth); asks which type may close next.
+
+  Codes below `types` open a bracket, `types + i` closes type i. Class 0 is that
+  no bracket may close, class i + 1 that type i may. Each next bracket opens or
+  closes with equal chance, unless only one of these is possible, and types are
+  uniform.
+  """
+  count, length = len(lengths_N), lengths_N.max()
+  opens = rng.integers(0, 2, (count, length)) == 1
+  tokens, _ = _uniform(rng, lengths_N, types)
+  answers = np.zeros((count, length), np.uint8)
+  # The open brackets' classes: `stack[:, d]` is that of depth d.
+  stack, row = np.zeros((count, depth + 1), np.uint8), np.arange(count)
+  current = np.zeros(count, np.int64)
+  for t in range(length):
+    up = (opens[:, t] | (current == 0)) & (current < depth)
+    closed = stack[row, current]
+    current += np.where(up, 1, -1)
+    stack[row[up], current[up]] = tokens[up, t] + 1
+    tokens[~up, t] = types + closed[~up] - 1
+    answers[:, t] = stack[row, current] + 1
+  return tokens, answers

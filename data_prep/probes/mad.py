@@ -1,28 +1,17 @@
 """The six tasks of MAD (Poli et al. 2024, arXiv 2403.17844, section 3).
 
 The tasks follow the released code (github.com/athms/mad-lab, commit 0f49a45,
-`mad/data/instances.py`), with the settings of `lra.core.mad`. A class is a
-symbol:
-class c is the token with code c. In the recall tasks, training asks for the
-next token everywhere, while validation and test ask only for the values of keys
-that occurred before.
-
-* `mad_recall`: pairs of a key and a value. The answer at a key is its value.
-* `mad_noisy_recall`: some of the pairs are noise.
-* `mad_fuzzy_recall`: keys and values have one to three tokens each.
-* `mad_copying`: selective copying. Symbols among blanks are asked for at the
-  end, in their order.
-* `mad_compression`: the answers are the tokens themselves, but a model may read
-  only the encoding of the last token (`Task.compressed`).
-* `mad_memorization`: a fixed dictionary. The answer after a key is its value.
+`mad/data/instances.py`), with the settings of `lra.core.mad`. Class c is the
+token with code c. In the recall tasks, training asks for the next token
+everywhere (`everywhere`), while validation and test ask only for the values of
+keys that occurred before.
 """
 
 import numpy as np
 
 from lra.core import mad
-from lra.data_prep.content import Split
-from lra.data_prep.probes.questions import questions
-from lra.data_prep.probes.variant import Part, Variant, same_length, unsigned
+from lra.data_prep.probes.questions import commonest_answer
+from lra.data_prep.probes.variant import Part, Variant, same_length
 
 # Longest key and longest value of fuzzy recall, in tokens.
 MOTIF = 3
@@ -36,13 +25,7 @@ def draw_recall(rng, lengths_N, vocab, noise_symbols=0, noise=0.0,
   Codes: keys, then as many values, then `noise_symbols`. Each sequence has its
   own values of keys; two keys may share a value. With the chance `noise`, a
   pair is two noise symbols instead, except for one pair. The key of the last
-  pair is one of those before.
-
-  Args:
-    rng, lengths_N: as in `Variant.draw`; an odd length ends with a key.
-    vocab: number of symbols.
-    noise_symbols, noise: number of noise symbols, and share of noisy pairs.
-    everywhere: whether each token is asked for the next one.
+  pair is one of those before. An odd length ends with a key.
   """
   count, length = same_length(lengths_N)
   pairs, rows = length // 2 + 1, np.arange(count)
@@ -64,7 +47,7 @@ def draw_recall(rng, lengths_N, vocab, noise_symbols=0, noise=0.0,
   if noise_symbols:
     junk = rng.integers(known, vocab, both.shape)
     both = np.where(noisy[:, :, None], junk, both)
-  return _next(both.reshape(count, -1), asked, length, vocab, everywhere)
+  return _next(both.reshape(count, -1), asked, length, everywhere)
 
 
 def draw_fuzzy(rng, lengths_N, vocab, everywhere=False):
@@ -75,11 +58,6 @@ def draw_fuzzy(rng, lengths_N, vocab, everywhere=False):
   the end. Padding, the last code, fills the beginning. As in the released code,
   keys of validation and test have `MOTIF` tokens, and the probe is left out
   before the end if its place comes too late.
-
-  Args:
-    rng, lengths_N, vocab: as in `draw_recall`.
-    everywhere: whether this is training: each token is asked for the next one,
-      and keys have any number of tokens.
   """
   count, length = same_length(lengths_N)
   padding, rows = vocab - 1, np.arange(count)
@@ -134,11 +112,11 @@ def draw_fuzzy(rng, lengths_N, vocab, everywhere=False):
   source = np.arange(length + 1) - (length + 1 - end_N)[:, None]
   moved = np.where(source >= 0, tokens[rows[:, None], source], padding)
   asked = (source >= 0) & asked[rows[:, None], source]
-  return _next(moved, asked, length, vocab, everywhere)
+  return _next(moved, asked, length, everywhere)
 
 
 def _motifs(rng, count, choices):
-  """Draws `MOTIF` different numbers below `choices`, [count, MOTIF]."""
+  # `MOTIF` different numbers below `choices`, [count, MOTIF].
   drawn = np.zeros((count, MOTIF), np.int64)
   for i in range(MOTIF):
     number = rng.integers(0, choices - i, count)
@@ -148,13 +126,11 @@ def _motifs(rng, count, choices):
   return drawn
 
 
-def _next(tokens, asked, length, vocab, everywhere):
-  """Returns inputs, and the next token as the answer where it is asked for."""
+def _next(tokens, asked, length, everywhere):
   answers = tokens[:, 1:length + 1] + 1
   if not everywhere:
     answers = answers * asked[:, 1:length + 1]
-  dtype = unsigned(vocab)
-  return tokens[:, :length].astype(dtype), answers.astype(dtype)
+  return tokens[:, :length], answers
 
 
 def draw_copying(rng, lengths_N, vocab, copied):
@@ -175,17 +151,18 @@ def draw_copying(rng, lengths_N, vocab, copied):
   tokens[:, -copied - 1] = sign
   answers = np.zeros((count, length), np.int64)
   answers[:, -copied:] = wanted + 1
-  dtype = unsigned(vocab)
-  return tokens.astype(dtype), answers.astype(dtype)
+  return tokens, answers
 
 
 def draw_compression(rng, lengths_N, vocab):
-  """Generates random symbols, then the last code; each token is its answer."""
+  """Generates random symbols, then the last code; each token is its answer.
+
+  A model may read only the encoding of the last token (`Task.compressed`).
+  """
   count, length = same_length(lengths_N)
   tokens = rng.integers(0, vocab - 1, (count, length))
   tokens[:, -1] = vocab - 1
-  dtype = unsigned(vocab)
-  return tokens.astype(dtype), (tokens + 1).astype(dtype)
+  return tokens, tokens + 1
 
 
 def draw_memorization(rng, lengths_N, vocab):
@@ -197,8 +174,7 @@ def draw_memorization(rng, lengths_N, vocab):
   answers = np.zeros((count, length), np.int64)
   tokens[:, :2 * keys.shape[1]:2] = keys
   answers[:, 1::2] = known[keys] + 1
-  dtype = unsigned(vocab)
-  return tokens.astype(dtype), answers.astype(dtype)
+  return tokens, answers
 
 
 def dictionary(vocab: int) -> np.ndarray:
@@ -217,6 +193,10 @@ _DRAW = {
     'mad_fuzzy_recall': draw_fuzzy, 'mad_copying': draw_copying,
     'mad_compression': draw_compression, 'mad_memorization': draw_memorization}
 
+_RULES = {'commonest symbol': (commonest_answer, (
+    'always answers with the symbol that is most frequent in the sequence '
+    'among those that are answers'))}
+
 
 def _variant(task, setting):
   sizes = dict(setting)
@@ -224,18 +204,9 @@ def _variant(task, setting):
   trained = Part(sizes.pop('examples'), length, sizes=(
       {'everywhere': True} if 'recall' in task else {}))
   tested = Part(mad.TESTED, length)
-  return Variant(_DRAW[task], sizes, (trained,), (tested,), (tested,))
+  return Variant(_DRAW[task], sizes, (trained,), (tested,), (tested,),
+                 rules={} if task == 'mad_memorization' else _RULES)
 
 
 VARIANTS = {name: _variant(task, setting) for task in mad.BASELINES
             for name, setting in mad.settings(task).items()}
-
-
-def commonest_answer(train: Split, test: Split) -> np.ndarray:
-  """Guesses the token of each sequence that is commonest among test's classes.
-  """
-  del train
-  sequences, example, _, wanted = questions(test)
-  classes = np.unique(wanted)
-  counts = np.stack([(sequences == c).sum(1) for c in classes], 1)
-  return classes[counts.argmax(1)][example] == wanted

@@ -8,14 +8,8 @@ from lra.data_prep.content import Split
 _FITTED = 20_000
 
 
-def asked(split: Split) -> tuple[np.ndarray, np.ndarray]:
-  """Returns (index of the example, class) of all questions, int64 [Q] each."""
-  example, _, classes = _asked(split)
-  return example, classes
-
-
-def _asked(split):
-  """Returns the example, the place and the class of each question."""
+def asked(split: Split) -> tuple[np.ndarray, ...]:
+  """Returns example, place and class of all questions, int64 [Q] each."""
   documents = split.pairs[:, 1]
   lengths_N = np.diff(split.offsets)[documents]
   example = np.repeat(np.arange(len(documents)), lengths_N)
@@ -26,23 +20,11 @@ def _asked(split):
   return example[some], place[some], answers[some].astype(np.int64) - 1
 
 
-def relative_places(split: Split) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the number of each question in its sequence, and their count.
-
-  Numbers begin with 0; both are int64 [Q].
-  """
-  example, _, _ = _asked(split)
-  counts_N = np.bincount(example, minlength=len(split))
-  before_N = np.cumsum(counts_N) - counts_N
-  return np.arange(len(example)) - before_N[example], counts_N[example]
-
-
 def questions(split: Split) -> tuple[np.ndarray, ...]:
   """Returns the first sequences of a split, of one length, and their questions.
 
   Returns:
-    The sequences, int64 [N, L]; then, for each question, the number of its
-    sequence, its place and its class, int64 [Q] each.
+    The sequences, int64 [N, L]; then `asked` of them.
   """
   length = split.offsets[1] - split.offsets[0]
   codes = split.tokens.reshape(-1, length)[split.pairs[:_FITTED]]
@@ -57,12 +39,12 @@ def questions(split: Split) -> tuple[np.ndarray, ...]:
 
 def majority(train: Split, test: Split) -> np.ndarray:
   """Guesses the commonest class of the questions of `train`."""
-  return asked(test)[1] == np.bincount(asked(train)[1]).argmax()
+  return asked(test)[2] == np.bincount(asked(train)[2]).argmax()
 
 
 def chance(train: Split, test: Split) -> np.ndarray:
   """Returns the probability that a random class is right, float64 [Q]."""
-  return np.full(len(asked(test)[1]), 1 / (1 + asked(train)[1].max()))
+  return np.full(len(asked(test)[2]), 1 / (1 + asked(train)[2].max()))
 
 
 def last_tokens(train: Split, test: Split) -> np.ndarray:
@@ -72,12 +54,12 @@ def last_tokens(train: Split, test: Split) -> np.ndarray:
 
 def place(train: Split, test: Split) -> np.ndarray:
   """Guesses the commonest class of train at the same position."""
-  return _commonest(train, test, lambda split: _asked(split)[1])
+  return _commonest(train, test, lambda split: asked(split)[1])
 
 
 def _last_tokens(split, width=3):
   """Returns the question's token and those before it as a number, int64 [Q]."""
-  example, at, _ = _asked(split)
+  example, at, _ = asked(split)
   first = split.offsets[split.pairs[example, 0]]
   codes = np.zeros(len(example), np.int64)
   for back in range(width):
@@ -92,9 +74,30 @@ def _commonest(train, test, hint):
   If train has no such question, the guess is wrong.
   """
   hints, number = np.unique(hint(train), return_inverse=True)
-  classes = asked(train)[1]
+  classes = asked(train)[2]
   counts = np.zeros((len(hints), classes.max() + 1), np.int64)
   np.add.at(counts, (number, classes), 1)
   hinted = hint(test)
   at = np.minimum(np.searchsorted(hints, hinted), len(hints) - 1)
-  return (hints[at] == hinted) & (counts.argmax(1)[at] == asked(test)[1])
+  return (hints[at] == hinted) & (counts.argmax(1)[at] == asked(test)[2])
+
+
+def by_share(train: Split, test: Split) -> np.ndarray:
+  """Guesses the classes in their order, as if all were equally frequent."""
+  example, _, wanted = asked(test)
+  counts_N = np.bincount(example, minlength=len(test))
+  number = np.arange(len(example)) - (np.cumsum(counts_N) - counts_N)[example]
+  classes = 1 + asked(train)[2].max()
+  return wanted == classes * number // counts_N[example]
+
+
+def commonest_answer(train: Split, test: Split, first: int = 0) -> np.ndarray:
+  """Guesses the token of each sequence that is commonest among test's classes.
+
+  Class c is the token with code `first` + c.
+  """
+  del train
+  sequences, example, _, wanted = questions(test)
+  classes = np.unique(wanted)
+  counts = np.stack([(sequences == first + c).sum(1) for c in classes], 1)
+  return classes[counts.argmax(1)][example] == wanted

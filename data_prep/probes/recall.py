@@ -1,37 +1,44 @@
-"""Associative recall: keys are asked for their values.
+"""Recall, lookup and copying: something earlier in the sequence is asked for.
 
 `mqar` is multi-query associative recall (Arora et al. 2023, arXiv 2312.04927,
 section 3.1). Pairs of a key and a value come first, then the keys again. The
 answer at a key is its value. In the paper keys return after gaps, most of them
 short. Here 32 pairs leave exactly 32 slots, so the gaps hardly vary.
-
 `mqar_zoology` has the sizes of the paper's later code
 (github.com/HazyResearch/zoology, commit d88d6f5,
-`experiments/mqar_example_configs/original_mqar_configs.py`). Two more tasks are
-small forms of tasks there, `data/forgetting_mqar.py` and
-`data/compositional_mqar.py`:
+`experiments/mqar_example_configs/original_mqar_configs.py`). `mqar_forgetting`
+and `mqar_compositional` are small forms of `data/forgetting_mqar.py` and
+`data/compositional_mqar.py` there.
 
-* `mqar_forgetting`: some keys get a second value, which is then their answer.
-* `mqar_compositional`: a key has two parts, and neither part alone determines
-  the value.
+`phonebook` is a small form of the phone book of Jelassi et al. 2024,
+arXiv 2402.01032, section 4.2. Entries of a name and a number come first, then
+one of the names again. Each digit of its number is asked for at the token
+before it, so a model gets the earlier digits.
+
+`selective_copying` is the task of Gu and Dao 2023, arXiv 2312.00752, section
+4.1.1: symbols among noise are asked for in their order. `copying` is the
+copying memory task of Jing et al. 2017, arXiv 1612.05231, section 4.1, with the
+lengths of github.com/NicolasZucchet/minimal-LRU (20 symbols and a pause of 5).
+There a symbol is a vector of 7 bits; here it is one of 8 codes. A mechanism
+needs no content for it, only memory.
 """
 
 import numpy as np
 
 from lra.data_prep.content import Split
 from lra.data_prep.probes.questions import asked, questions
-from lra.data_prep.probes.variant import (
-  Part,
-  Variant,
-  of_length,
-  same_length,
-  unsigned,
-)
+from lra.data_prep.probes.variant import Part, Variant, same_length
 
 # Exponent of the power law by which keys take slots; Arora et al., section 3.1.
 _EARLY = 0.01
 # Among so many choices, `sample` draws anew instead of sorting all of them.
 _MANY = 500
+# Codes of copying: noise, the sign or the place of an answer, then symbols.
+NOISE, ASK, SYMBOLS = 0, 1, 2
+# Codes of `phonebook`: blank, the question, digits, then letters.
+BLANK, ASKED, DIGITS, LETTERS = 0, 1, 2, 12
+# Letters of a name, and digits of a number.
+NAME, NUMBER = 2, 4
 
 
 def draw_recall(rng, lengths_N, symbols, pairs, published=False):
@@ -39,25 +46,17 @@ def draw_recall(rng, lengths_N, symbols, pairs, published=False):
 
   The sequence after the pairs has slots of two tokens. Keys take slots at
   random, early slots more often. If there are more slots than keys, later slots
-  are mostly blank, as in Arora et al. `VARIANTS['mqar']` has as many slots as
-  keys, so all are filled; there an early key is likelier in an early slot.
+  are mostly blank, as in Arora et al. `mqar` has as many slots as keys, so all
+  are filled; there an early key is likelier in an early slot.
 
   Codes: 0 is blank, those below `symbols / 2` are keys, the others are values.
-  The first value is class 0. The result is that of `Variant.draw`.
-
-  Args:
-    rng, lengths_N: as in `Variant.draw`.
-    symbols, pairs: numbers of codes, and of pairs in a sequence.
-    published: whether random codes replace blanks and all codes are classes, as
-      in the released code. Code c is then class c.
+  The first value is class 0. If `published`, random codes replace blanks and
+  code c is class c, as in the released code.
   """
-  count, length = same_length(lengths_N)
+  keys, values, length = _pairs(rng, lengths_N, symbols, pairs)
   half = symbols // 2
-  keys = 1 + sample(rng, count, half - 1, pairs)
-  values = half + sample(rng, count, half, pairs)
-  context = np.stack([keys, values], 2).reshape(count, -1)
-  tokens, answers = _ask(
-      rng, length, context, keys[:, :, None], values - half, symbols)
+  tokens, answers = _ask(rng, length, _interleaved(keys, values),
+                         keys[:, :, None], values - half)
   if published:
     answers[answers > 0] += half
     junk = rng.integers(0, symbols, tokens.shape).astype(tokens.dtype)
@@ -68,22 +67,20 @@ def draw_recall(rng, lengths_N, symbols, pairs, published=False):
 def draw_forgetting(rng, lengths_N, symbols, pairs, updates):
   """Generates recall in which `updates` random keys get another value.
 
-  After all pairs, these keys come again with their new values. The questions
-  are as in `draw_recall`, and so are the codes.
+  After all pairs, these keys come again with their new values, which are then
+  their answers.
   """
-  count, length = same_length(lengths_N)
+  keys, values, length = _pairs(rng, lengths_N, symbols, pairs)
   half = symbols // 2
-  keys = 1 + sample(rng, count, half - 1, pairs)
-  values = half + sample(rng, count, half, pairs)
-  changed = sample(rng, count, pairs, updates)
+  changed = sample(rng, len(keys), pairs, updates)
   # Adding 1 ... half - 1 to a value, modulo half, gives any other value.
   new = half + (np.take_along_axis(values, changed, 1) - half + rng.integers(
       1, half, changed.shape)) % half
-  context = np.stack([
+  context = _interleaved(
       np.concatenate([keys, np.take_along_axis(keys, changed, 1)], 1),
-      np.concatenate([values, new], 1)], 2).reshape(count, -1)
+      np.concatenate([values, new], 1))
   np.put_along_axis(values, changed, new, 1)
-  return _ask(rng, length, context, keys[:, :, None], values - half, symbols)
+  return _ask(rng, length, context, keys[:, :, None], values - half)
 
 
 def draw_compositional(rng, lengths_N, symbols, grid):
@@ -103,27 +100,34 @@ def draw_compositional(rng, lengths_N, symbols, grid):
   values = sample(rng, count, symbols - 2 * third, grid**2)
   context = np.concatenate(
       [keys, 2 * third + values[:, :, None]], 2).reshape(count, -1)
-  return _ask(rng, length, context, keys, values, symbols)
+  return _ask(rng, length, context, keys, values)
 
 
-def _ask(rng, length, context, keys_NxPxK, classes_NxP, symbols):
-  """Returns the context, then all keys in random slots, with their classes.
+def _pairs(rng, lengths_N, symbols, pairs):
+  # Different keys and different values, [N, pairs], and the length.
+  count, length = same_length(lengths_N)
+  half = symbols // 2
+  keys = 1 + sample(rng, count, half - 1, pairs)
+  return keys, half + sample(rng, count, half, pairs), length
 
-  A slot has one token more than a key, which is blank.
-  """
+
+def _interleaved(keys, values):
+  return np.stack([keys, values], 2).reshape(len(keys), -1)
+
+
+def _ask(rng, length, context, keys_NxPxK, classes_NxP):
+  """Returns the context, then all keys in random slots, with their classes."""
   count, begin = context.shape
   pairs, size = keys_NxPxK.shape[1:]
-  slots = (length - begin) // (size + 1)
-  tokens = np.zeros((count, length), unsigned(symbols))
+  slots = (length - begin) // (size + 1)  # each ends in a blank
+  tokens = np.zeros((count, length), np.uint16)
   answers = np.zeros((count, length), tokens.dtype)
   tokens[:, :begin] = context
   early = _EARLY * np.arange(1, slots + 1) ** (_EARLY - 1)
   places = begin + (size + 1) * sample(rng, count, slots, pairs, early)
   for i in range(size):
-    np.put_along_axis(
-        tokens, places + i, keys_NxPxK[:, :, i].astype(tokens.dtype), 1)
-  np.put_along_axis(
-      answers, places + size - 1, (classes_NxP + 1).astype(answers.dtype), 1)
+    np.put_along_axis(tokens, places + i, keys_NxPxK[:, :, i], 1)
+  np.put_along_axis(answers, places + size - 1, classes_NxP + 1, 1)
   return tokens, answers
 
 
@@ -143,11 +147,8 @@ def sample(rng, count, choices, wanted, weights=None):
 
 
 def _redraw(rng, count, choices, wanted):
-  """Draws numbers until none is equal to an earlier number of its row.
-
-  The procedure treats all numbers below `choices` alike, so all sequences of
-  different numbers have the same chance.
-  """
+  # Draws until no number is equal to an earlier one of its row. All sequences
+  # of different numbers have the same chance.
   drawn = rng.integers(0, choices, (count, wanted))
   rows = np.arange(count)
   while len(rows):
@@ -163,93 +164,113 @@ def _redraw(rng, count, choices, wanted):
   return drawn
 
 
-# (length, pairs) of the tests of `mqar_zoology` there; two are longer than any
-# training sequence.
-_ZOOLOGY_TESTS = ((64, 4), (64, 8), (64, 16), (128, 32), (256, 64), (512, 128),
-                  (1024, 256))
-
-
-def _zoology():
+def zoology() -> Variant:
+  """Returns `mqar_zoology`; two of its tests are longer than any training."""
   def part(count, length, pairs):
     return Part(count, length, sizes={'pairs': pairs})
 
-  tests = {f'{length}/{pairs}': part(1000, length, pairs)
-           for length, pairs in _ZOOLOGY_TESTS}
+  tests = {f'{length}/{pairs}': part(1000, length, pairs) for length, pairs in (
+      (64, 4), (64, 8), (64, 16), (128, 32), (256, 64), (512, 128),
+      (1024, 256))}
   train = (part(100_000, 64, 4), part(20_000, 128, 8), part(20_000, 256, 16),
            part(20_000, 256, 32), part(20_000, 256, 64))
   scored = tuple(test for test in tests.values() if test.length <= 256)
   return Variant(
       draw_recall, dict(symbols=8192, published=True), train, scored, scored,
-      longer=lambda length: {'pairs': length // 4}, tests=tests)
+      longer=lambda length: {'pairs': length // 4}, tests=tests,
+      rules={'first value': (
+          first_value, 'always answers with the first value of the sequence')})
 
 
-VARIANTS = {
-    'mqar': of_length(draw_recall, 128, symbols=128, pairs=32),
-    'mqar_zoology': _zoology(),
-    'mqar_forgetting': of_length(
-        draw_forgetting, 96, symbols=128, pairs=16, updates=8),
-    'mqar_compositional': of_length(
-        draw_compositional, 96, symbols=192, grid=4)}
+def draw_phonebook(rng, lengths_N, letters):
+  """Generates entries, then a question for one of them.
+
+  Blanks come first if the length is no multiple of an entry's length.
+  """
+  count, length = same_length(lengths_N)
+  size, asked = NAME + NUMBER, NAME + NUMBER  # `ASKED` and all but one digit
+  entries = (length - asked) // size
+  names = sample(rng, count, letters**NAME, entries)
+  names = LETTERS + np.stack([names // letters, names % letters], 2)
+  numbers = rng.integers(0, 10, (count, entries, NUMBER))
+  book = np.concatenate([names, DIGITS + numbers], 2).reshape(count, -1)
+  row, entry = np.arange(count), rng.integers(0, entries, count)
+  name, number = names[row, entry], numbers[row, entry]
+  tokens = np.full((count, length), BLANK, np.uint8)
+  tokens[:, -asked - book.shape[1]:-asked] = book
+  tokens[:, -asked] = ASKED
+  tokens[:, -asked + 1:-NUMBER + 1] = name
+  tokens[:, -NUMBER + 1:] = DIGITS + number[:, :-1]
+  answers = np.zeros((count, length), np.uint8)
+  answers[:, -NUMBER:] = number + 1
+  return tokens, answers
 
 
-def any_value(train: Split, test: Split) -> np.ndarray:
-  """Guesses the first value of each sequence of `mqar`."""
+def draw_selective(rng, lengths_N, symbols, copied):
+  """Generates `copied` symbols among noise, then a question for each symbol."""
+  tokens, answers, wanted = _to_copy(rng, lengths_N, symbols, copied)
+  places = np.sort(
+      sample(rng, len(tokens), tokens.shape[1] - copied, copied), 1)
+  tokens[:, -copied:] = ASK
+  np.put_along_axis(tokens, places, SYMBOLS + wanted, 1)
+  return tokens, answers
+
+
+def draw_copying(rng, lengths_N, symbols, pause):
+  """Generates symbols, a pause, the sign, then a question for each symbol.
+
+  A pause is longer by one if the length has another parity.
+  """
+  copied = (int(lengths_N[0]) - pause - 1) // 2
+  tokens, answers, wanted = _to_copy(rng, lengths_N, symbols, copied)
+  tokens[:, :copied] = SYMBOLS + wanted
+  tokens[:, -copied - 1] = ASK
+  return tokens, answers
+
+
+def _to_copy(rng, lengths_N, symbols, copied):
+  # Noise, the answers at the end, and the symbols, [N, copied].
+  wanted = rng.integers(0, symbols, (len(lengths_N), copied))
+  tokens = np.full(same_length(lengths_N), NOISE, np.uint8)
+  answers = np.zeros_like(tokens)
+  answers[:, -copied:] = wanted + 1
+  return tokens, answers, wanted
+
+
+def first_value(train: Split, test: Split, first: int = 0) -> np.ndarray:
+  """Guesses the first value of each sequence; code `first` is class 0."""
   del train
-  values, wanted, _ = _recall(test)
-  return values[:, 0] == wanted
+  example, _, wanted = asked(test)
+  begin = test.offsets[test.pairs[example, 0]]
+  return test.tokens[begin + 1].astype(np.int64) - first == wanted
 
 
-def by_place(train: Split, test: Split) -> np.ndarray:
+def by_place(train: Split, test: Split, pairs: int, first: int) -> np.ndarray:
   """Guesses the value of the pair that train asks for most at this position.
 
   Questions of `mqar` about early pairs tend to come early, so the position of a
-  question hints at its pair.
+  question hints at its pair. Code `first` is class 0.
   """
-  values, wanted, place = _recall(train)
-  length = VARIANTS['mqar'].length
-  asked_of = np.zeros((length, values.shape[1]), np.int64)
+  def recalled(split):
+    sequences, example, place, wanted = questions(split)
+    return (sequences[:, 1:2 * pairs:2] - first)[example], place, wanted
+
+  values, place, wanted = recalled(train)
+  asked_of = np.zeros((1 + place.max(), pairs), np.int64)
   np.add.at(asked_of, (place, (values == wanted[:, None]).argmax(1)), 1)
-  values, wanted, place = _recall(test)
+  values, place, wanted = recalled(test)
   pair = asked_of.argmax(1)[place]
   return np.take_along_axis(values, pair[:, None], 1)[:, 0] == wanted
 
 
-def _recall(split):
-  """Returns three arrays about the questions of `mqar`.
+def value_after(train: Split, test: Split, first: bool, least: int
+                ) -> np.ndarray:
+  """Guesses the value that followed this token, the first or last time.
 
-  Returns:
-    All values of the question's sequence, as classes, int64 [Q, pairs]; the
-    right class and the place of the question, int64 [Q] each.
+  `least` is the code of the first value. The first time gives the first meaning
+  of a key of `mqar_forgetting`. The last time gives a key of
+  `mqar_compositional` with this second part: right for one of `grid`.
   """
-  sizes = VARIANTS['mqar'].sizes
-  sequences, example, place, wanted = questions(split)
-  values = sequences[:, 1:2 * sizes['pairs']:2] - sizes['symbols'] // 2
-  return values[example], wanted, place
-
-
-def first_value(train: Split, test: Split) -> np.ndarray:
-  """Guesses the first value of each sequence of `mqar_zoology`."""
-  del train
-  example, wanted = asked(test)
-  begin = test.offsets[test.pairs[example, 0]]
-  return test.tokens[begin + 1] == wanted
-
-
-def first_meaning(train: Split, test: Split) -> np.ndarray:
-  """Guesses the first value of the key, in `mqar_forgetting`."""
-  return _value_after(train, test, first=True, least=64)
-
-
-def by_second_part(train: Split, test: Split) -> np.ndarray:
-  """Guesses the last value after the key's second part.
-
-  In `mqar_compositional` this is right for one first part in `grid`.
-  """
-  return _value_after(train, test, first=False, least=128)
-
-
-def _value_after(train, test, first, least):
-  """Guesses the value that followed this token, the first or last time."""
   del train
   sequences, example, place, wanted = questions(test)
   seen = sequences[example]
@@ -261,3 +282,15 @@ def _value_after(train, test, first, least):
   else:
     earlier = seen.shape[1] - 1 - same[:, ::-1].argmax(1)
   return seen[np.arange(len(place)), earlier + 1] - least == wanted
+
+
+def same_token(train: Split, test: Split) -> np.ndarray:
+  """Guesses the digit after the last earlier occurrence of the same token."""
+  del train
+  sequences, example, place, wanted = questions(test)
+  seen, row = sequences[example], np.arange(len(place))
+  digit = (seen >= DIGITS) & (seen < LETTERS)
+  fits = (seen[:, :-1] == seen[row, place][:, None]) & digit[:, 1:]
+  fits &= np.arange(seen.shape[1] - 1) < place[:, None] - 1
+  earlier = fits.shape[1] - 1 - fits[:, ::-1].argmax(1)
+  return fits.any(1) & (seen[row, earlier + 1] - DIGITS == wanted)

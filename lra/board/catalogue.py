@@ -24,7 +24,7 @@ REFERENCE = 'transformer'
 # Order of the sections; a family not named here follows them by name.
 FAMILIES = ('dense', 'local', 'sparse', 'low-rank', 'linear', 'kernel',
             'state space')
-# Exponents that GROWTH may have: L, L sqrt(L), L^2.
+# Exponents that `About` may have: L, L sqrt(L), L^2.
 EXPONENTS = (1, 1.5, 2)
 
 _TITLE = """\
@@ -74,12 +74,8 @@ class Entry:
     title: the name in its paper.
     summary: its description, one sentence.
     equation, source: lines of its docstring.
-    family: FAMILY, the section it belongs to.
-    cost: COST, its time (and memory) as text for people.
-    growth: GROWTH, the cost for programs: {'time': exponent of L, 'memory':
-      exponent of L}.
-    kernels: KERNELS, the choices of `config.model.kernel` besides `auto`.
-    mixes_padding: MIXES_PADDING, whether padding can change scores.
+    family, cost, kernels, mixes_padding: those of `lra.models.About`.
+    growth: {'time': exponent of L, 'memory': exponent of L}.
   """
   name: str
   file: str
@@ -98,17 +94,12 @@ def _is_text(value):
   return isinstance(value, str) and bool(value.strip())
 
 
-# Constant -> an example, a test of values, the default.
-_CONSTANTS = {
-    'FAMILY': ("'linear'", _is_text, None),
-    'COST': ("'O(L D^2)'", _is_text, None),
-    'GROWTH': ("{'time': 1, 'memory': 1}, of 1, 1.5 and 2", lambda x: (
-        isinstance(x, dict) and set(x) == {'time', 'memory'}
-        and all(exponent in EXPONENTS for exponent in x.values())), None),
-    'KERNELS': ("('xla', 'pallas_gpu')", lambda x: (
-        isinstance(x, tuple) and all(map(_is_text, x))), ()),
-    'MIXES_PADDING': ('True', lambda x: isinstance(x, bool), False),
-}
+# Field of `About` -> a test of its values.
+_VALID = {
+    'family': _is_text, 'cost': _is_text, 'time': EXPONENTS.__contains__,
+    'memory': EXPONENTS.__contains__, 'kernels': lambda x: (
+        isinstance(x, tuple) and all(map(_is_text, x))),
+    'mixes_padding': lambda x: isinstance(x, bool)}
 
 
 def read(folder: str | os.PathLike = MODELS) -> list[Entry]:
@@ -137,7 +128,7 @@ def _entry(name, folder):
   path = pathlib.Path(folder) / f'{file}.py'
   try:
     tree = ast.parse(files.read(path).decode())
-    return Entry(name, file, **_described(tree, cls), **_constants(tree, cls))
+    return Entry(name, file, **_described(tree, cls), **_about(tree, cls))
   except SyntaxError as error:
     why = f'line {error.lineno} is not Python ({error.msg}), mend it'
   except LookupError as error:
@@ -176,26 +167,30 @@ def _class(tree, name):
                and node.name == name), None)
 
 
-def _constants(tree, cls):
-  """Returns the constants of a file and class, by field.
+def _about(tree, cls):
+  """Returns the fields of an entry that ABOUT gives, of the class or the file.
 
-  A missing or invalid constant raises LookupError.
+  A missing or invalid ABOUT raises LookupError.
   """
-  body = [*tree.body, *_class(tree, cls).body]
-  written = {target.id: node.value for node in body
-             if isinstance(node, ast.Assign) for target in node.targets
-             if isinstance(target, ast.Name)}
-  found = {}
-  for name, (example, is_valid, default) in _CONSTANTS.items():
-    try:
-      value = ast.literal_eval(written[name]) if name in written else default
-    except (TypeError, ValueError):
-      value = None
-    if not is_valid(value):
-      raise LookupError(
-          f'give it the constant {name}, a literal like {example}')
-    found[name.lower()] = value
-  return found
+  written = next((
+      node.value for node in (*_class(tree, cls).body, *tree.body)
+      if isinstance(node, ast.Assign)
+      and ast.unparse(node.targets[0]) == 'ABOUT'), None)
+  try:
+    about = models.About(*map(ast.literal_eval, written.args), **{
+        given.arg: ast.literal_eval(given.value)
+        for given in written.keywords})
+    wrong = [name for name, is_valid in _VALID.items()
+             if not is_valid(getattr(about, name))]
+  except (AttributeError, TypeError, ValueError):
+    wrong = ['family and cost']
+  if wrong:
+    raise LookupError(
+        f"give it a valid {wrong[0]} by ABOUT = About('linear', 'O(L D^2)', "
+        'time=1, memory=1), all literals, exponents of L 1, 1.5 or 2')
+  return {'family': about.family, 'cost': about.cost, 'kernels': about.kernels,
+          'growth': {'time': about.time, 'memory': about.memory},
+          'mixes_padding': about.mixes_padding}
 
 
 def families(entries: Iterable[Entry]) -> dict[str, list[Entry]]:

@@ -31,7 +31,7 @@ def of_run(run: Result) -> int | None:
 def _computed(model, width, length):
   # Imported late: it takes a second, and new records do not need it.
   from lra import models
-  from lra.nn.state import state_size
+  from lra.nn.mixer import state_size
   arguments = json.loads(model)
   mixer = models.mixer(arguments.pop('name'))
   return state_size(mixer(**arguments), width, length)

@@ -8,9 +8,10 @@ import pathlib
 from collections.abc import Sequence
 
 from lra.cli import arguments
-from lra.core import environment, hub
+from lra.core import environment
 from lra.core.errors import UserError
 from lra.schema import result as results
+from lra.share import hub
 
 
 def add_arguments(parser):

@@ -11,10 +11,10 @@ import pathlib
 
 from lra.board import publish
 from lra.cli import arguments, repeat
-from lra.core import environment, files, hub
+from lra.core import environment, files, paths
 from lra.core.errors import UserError
 from lra.schema import identity, result
-from lra.share import card
+from lra.share import card, hub
 
 _ENVIRONMENT = ('dtype', 'data_fingerprint', 'data_origin', 'model_sha256')
 
@@ -56,8 +56,8 @@ def export(folder: pathlib.Path, run: pathlib.Path,
   from lra.share import api, stablehlo
   if os.path.lexists(folder):
     raise UserError(f'{folder} exists already: give a new folder.')
-  hub.need('safetensors', weights.NAME)
-  hub.need('flatbuffers', stablehlo.NAME)
+  paths.need('safetensors', weights.NAME)
+  paths.need('flatbuffers', stablehlo.NAME)
   if push:
     hub.check_push(push)
   recorded = result.classified(run)

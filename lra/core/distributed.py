@@ -7,28 +7,24 @@ process only. So each request to stop is sent through the devices after a batch,
 and all processes learn of it after the same batch.
 """
 
-import ctypes
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from lra.core import held, meeting, signals, terminal
+from lra.core import meeting, signals, terminal
 from lra.core.errors import USER_ERROR, UserError
 
 # Seconds of silence after which a process counts as dead.
 HEARTBEAT_SECONDS = 30
-_AGAIN = (': start all of them again; the run resumes from its last '
-          'checkpoint.\n')
 # Seconds that processes wait for one that prepares data or compiles.
 MEETING_SECONDS = 24 * 3600
-# Seconds in which JAX must connect processes that have found each other.
-MET_SECONDS = 60
-_state = {'meetings': 0, 'code': None, 'met': False}
+# Seconds in which a cluster must have started all processes.
+CLUSTER_SECONDS = 300
+_counter = [0]  # meetings so far
 
 
 def begin(coordinator: str | None = None, processes: int | None = None,
@@ -47,13 +43,9 @@ def begin(coordinator: str | None = None, processes: int | None = None,
     UserError: the processes cannot meet.
   """
   known = None not in (coordinator, processes, process)
-  if known:
-    meeting.meet(coordinator, processes, process)
-  elif coordinator:
-    meeting.address(coordinator)
-  held.begin()
-  # JAX aborts a process that loses the others, without a Python exception.
-  ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
+  if coordinator:
+    meeting.check(coordinator, processes, process)
+  meeting.hold()
   import jax
   if os.environ.get('JAX_PLATFORMS') == 'cpu':
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
@@ -61,8 +53,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
   try:
     jax.distributed.initialize(
         coordinator, processes, process,
-        initialization_timeout=(
-            MET_SECONDS if known else meeting.GATHERING_SECONDS),
+        initialization_timeout=meeting.SECONDS if known else CLUSTER_SECONDS,
         heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
         shutdown_timeout_seconds=HEARTBEAT_SECONDS)
   except Exception as e:  # wrong cluster variables may raise any error
@@ -70,9 +61,23 @@ def begin(coordinator: str | None = None, processes: int | None = None,
         f'--distributed: the processes cannot meet ({" ".join(str(e).split())}'
         '): give --coordinator=HOST:PORT, --num_processes and --process_id, or '
         'start them by Slurm or Open MPI.') from e
-  _state['met'] = True
+  meeting.state['met'] = True
+  if known:
+    _check_counts(processes, process)
   if not is_leader():
     terminal.be_quiet()
+
+
+def _check_counts(count, process):
+  """Raises UserError in all processes if their --num_processes differ."""
+  counts = _posted(count, range(count if process == 0 else 1))
+  for other, theirs in enumerate(counts) if process == 0 else [
+      (process, count)]:
+    if theirs != counts[0]:
+      meeting.state['code'] = USER_ERROR
+      raise UserError(
+          f'--num_processes is {counts[0]} for process 0 and {theirs} for '
+          f'process {other}: give all processes the same.')
 
 
 def _keep_stdout():
@@ -83,49 +88,29 @@ def _keep_stdout():
   sys.stdout = os.fdopen(ours, 'w', buffering=1)
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_int)
-def _aborted(number):
-  code, stack = _state['code'], held.take()
-  if code is None and stack and not any(
-      word in stack for word in (b'distributed service', b'oordination')):
-    held.write(stack)
-    ctypes.CDLL(None).signal(signal.SIGABRT, signal.SIG_DFL)
-    return  # another cause: the abort continues
-  if code is None and _state['met']:
-    code = signals.STOPPED
-    held.write(f'error: another process of this run has ended{_AGAIN}'.encode())
-  elif code is None:
-    code = USER_ERROR
-    held.write(b'error: --distributed: the processes did not meet in time, or '
-               b'one of them has ended: start all of them at the same time.\n')
-  os._exit(code)
-
-
 def ending(run: Callable[[], int]) -> int:
   """Returns the exit code of `run`, even if other processes are lost then.
 
   At the exit JAX waits for the other processes, and aborts this process if
-  they do not come. `_aborted` then exits with the code stored here.
+  they do not come. The abort then exits with the code stored here.
   """
   import jax
   try:
-    _state['code'] = code = run()
+    meeting.state['code'] = code = run()
   except Exception as e:
     if isinstance(e, jax.errors.JaxRuntimeError) and lost(e):
       abandon(e)
-    _state['code'] = USER_ERROR if isinstance(e, UserError) else 1
+    meeting.state['code'] = USER_ERROR if isinstance(e, UserError) else 1
     raise
   return code
 
 
 def is_multiprocess() -> bool:
-  """Returns whether the run has more than one process."""
   import jax
   return jax.process_count() > 1
 
 
 def is_leader() -> bool:
-  """Returns whether this process is the leader."""
   import jax
   return jax.process_index() == 0
 
@@ -133,15 +118,11 @@ def is_leader() -> bool:
 def barrier() -> None:
   """Waits until all processes call this, however long it takes."""
   if is_multiprocess():
-    _client().wait_at_barrier(
-        _next('meeting'), timeout_in_ms=1000 * MEETING_SECONDS)
+    _wait(_next('meeting'))
 
 
 def broadcast_from_leader(make: Callable[[], Any]) -> Any:
-  """Calls `make` in the leader and returns its value in every process.
-
-  Args:
-    make: called in the leader only; returns plain JSON values.
+  """Calls `make` in the leader and returns its plain JSON value in all.
 
   Raises:
     UserError: `make` raises it in the leader; every process raises it.
@@ -196,10 +177,7 @@ def all_gather(number: float) -> np.ndarray:
 
 
 def whole(x) -> np.ndarray:
-  """Returns the whole of an array that is spread over processes.
-
-  All processes must call this.
-  """
+  """Returns an array that may be spread over processes; all must call this."""
   import jax
   if getattr(x, 'is_fully_replicated', True) or x.is_fully_addressable:
     return np.asarray(jax.device_get(x))
@@ -208,32 +186,33 @@ def whole(x) -> np.ndarray:
 
 
 def _posted(value, wanted):
-  """Returns the plain JSON values that the processes `wanted` post.
+  """Posts a plain JSON value; returns the values of the processes `wanted`.
 
   All processes must call this. The values go through the service at which the
   processes met: on CPUs a transfer through the devices fails after half a
   minute.
   """
-  import jax
-  name = _next('post')
-  if jax.process_index() in wanted:
-    _client().key_value_set(
-        f'{name}/{jax.process_index()}', json.dumps(value))
-  barrier()
-  return [json.loads(_client().blocking_key_value_get(
+  name, client = _next('post'), _global().client
+  client.key_value_set(f'{name}/{_global().process_id}', json.dumps(value))
+  _wait(f'{name}_all')
+  return [json.loads(client.blocking_key_value_get(
       f'{name}/{process}', 1000 * MEETING_SECONDS)) for process in wanted]
+
+
+def _wait(name):
+  _global().client.wait_at_barrier(name, timeout_in_ms=1000 * MEETING_SECONDS)
 
 
 def _next(kind):
   """Returns the next name of a meeting, which is the same in each process."""
-  _state['meetings'] += 1
-  return f'lra_{kind}_{_state["meetings"]}'
+  _counter[0] += 1
+  return f'lra_{kind}_{_counter[0]}'
 
 
-def _client():
-  # Orbax and Flax use this client too: JAX has no public name for it.
+def _global():
+  # Orbax and Flax use this state too: JAX has no public name for it.
   from jax._src.distributed import global_state
-  return global_state.client
+  return global_state
 
 
 class SharedStop:
@@ -248,13 +227,9 @@ class SharedStop:
   """
 
   def __init__(self, own, send):
-    self._own, self._send, self._heard, self._save = own, send, '', False
-    self._wanted = self._asked = False
-
-  @property
-  def reason(self) -> str:
-    """Returns why to stop; '' until a reason has reached all processes."""
-    return self._heard
+    self._own, self._send = own, send
+    self.reason = ''  # to stop, once it has reached all processes
+    self._save = self._wanted = self._asked = False
 
   def checkpoint(self, due: bool) -> bool:
     """Returns whether a checkpoint is due in all processes.
@@ -284,7 +259,7 @@ class SharedStop:
     """Stores an answer, int32 [2]: does any process ask to stop, to save?"""
     stop, save = np.asarray(answer)
     if stop:
-      self._heard = self._own.reason or 'another process'
+      self.reason = self._own.reason or 'another process'
     if save:
       self._save, self._asked = True, False
 
@@ -298,15 +273,15 @@ def lost(error: Exception) -> bool:
 
 def abandon(error: Exception) -> None:
   """Ends this process at once, because another one cannot be reached."""
-  held.take()
   why = str(error).split('\n', 1)[0][:300]
-  print(f'error: another process of this run has ended ({why}){_AGAIN}',
-        file=sys.stderr, end='', flush=True)
+  meeting.show(b'')  # drops the text held back
+  print('error: another process of this run has ended '
+        f'({why}){meeting.AGAIN}', file=sys.stderr, end='', flush=True)
   leave(signals.STOPPED)
 
 
 def leave(code: int) -> None:
   """Ends this process at once; the usual exit would wait for the others."""
   sys.stdout.flush()
-  held.show()
+  meeting.show()
   os._exit(code)

@@ -1,8 +1,8 @@
 """Files: written whole or not at all, read within bounds, locked.
 
 A path may come from a user, or lie in a folder that somebody else has made. So
-these functions read regular files of a limited size only: reading a pipe, a
-terminal or /dev/zero would never end.
+only regular files of a limited size are read: reading a pipe, a terminal or
+/dev/zero would never end.
 """
 
 import errno
@@ -38,62 +38,43 @@ def expanded(path: pathlib.Path) -> pathlib.Path:
 
 
 def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
-  """Writes every file, or leaves all of them as they were.
+  """Writes {path: bytes} to all files, or leaves all of them as they were.
 
-  All bytes reach temporary files beside their targets before the first rename,
-  so a full disk or an unwritable directory changes nothing.
-
-  Args:
-    contents: path -> bytes; missing parent directories are made.
+  All bytes reach temporary files beside their targets before the first rename.
+  Missing parent directories are made. A link stays: its target is written.
 
   Raises:
     UserError: a file cannot be written, or is a folder or a device.
   """
-  with signals.unbroken():
-    _write_all(contents)
-
-
-def _write_all(contents):
   staged = []
-  try:
-    for path, data in contents.items():
-      # A link stays: its target is written instead.
-      path = pathlib.Path(os.path.realpath(path))
-      if os.path.lexists(path) and not path.is_file():
-        raise UserError(
-            f'Cannot write {path}, which is not a regular file: choose another '
-            'path.')
-      _stage(path, data, staged)
-    for temporary, path in staged:
-      os.replace(temporary, path)
-  except OSError as error:
-    raise UserError(
-        f'Cannot write {path} ({error.strerror}): choose a path in a directory '
-        'you may write to.') from error
-  finally:
-    for temporary, _ in staged:
-      temporary.unlink(missing_ok=True)
-
-
-def _stage(path, data, staged):
-  path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = path.parent / f'.tmp-{secrets.token_hex(8)}'
-  with open(temporary, 'xb') as f:
-    staged.append((temporary, path))
-    f.write(data)
+  with signals.unbroken():
+    try:
+      for path, data in contents.items():
+        path = pathlib.Path(os.path.realpath(path))
+        if os.path.lexists(path) and not path.is_file():
+          raise UserError(f'Cannot write {path}, which is not a regular file: '
+                          'choose another path.')
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _temporary(path)
+        with open(temporary, 'xb') as f:
+          staged.append((temporary, path))
+          f.write(data)
+      for temporary, path in staged:
+        os.replace(temporary, path)
+    except OSError as error:
+      raise _unwritable(path, error) from error
+    finally:
+      for temporary, _ in staged:
+        temporary.unlink(missing_ok=True)
 
 
 def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
-  """Writes a new folder of files, or nothing.
-
-  Args:
-    folder: the folder, which must not exist; missing parents are made.
-    contents: name of a file in it -> bytes.
+  """Writes a new folder with the files {name: bytes}, or nothing.
 
   Raises:
     UserError: the folder exists or cannot be written.
   """
-  temporary = folder.parent / f'.tmp-{secrets.token_hex(8)}'
+  temporary = _temporary(folder)
   with signals.unbroken():
     try:
       temporary.mkdir(parents=True)
@@ -103,19 +84,22 @@ def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
         raise UserError(f'{folder} exists already: give a new folder.')
       os.rename(temporary, folder)
     except OSError as error:
-      raise UserError(
-          f'Cannot write {folder} ({error.strerror}): choose a path in a '
-          'directory you may write to.') from error
+      raise _unwritable(folder, error) from error
     finally:
       shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_json(path: pathlib.Path, value) -> None:
-  """Writes indented JSON, all or nothing.
+def _temporary(path):
+  return path.parent / f'.tmp-{secrets.token_hex(8)}'
 
-  Raises:
-    UserError: the file cannot be written.
-  """
+
+def _unwritable(path, error):
+  return UserError(f'Cannot write {path} ({error.strerror}): choose a path in '
+                   'a directory you may write to.')
+
+
+def write_json(path: pathlib.Path, value) -> None:
+  """Writes indented JSON; see `write_all`."""
   text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
   write_all({path: f'{text}\n'.encode()})
 
@@ -127,21 +111,11 @@ def opened(path: str | os.PathLike) -> BinaryIO:
     OSError: the file does not exist, may not be read, or is not regular.
   """
   _check_regular(os.stat(path), path)  # before opening, which may block
-  number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-  try:
-    _check_regular(os.fstat(number), path)
-    return os.fdopen(number, 'rb')
-  except BaseException:
-    os.close(number)
-    raise
+  return _opened(path, 'rb', os.O_RDONLY)
 
 
 def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
-  """Returns the content of a regular file.
-
-  Args:
-    path: the file.
-    most: largest number of bytes that it may have.
+  """Returns the content of a regular file of at most `most` bytes.
 
   Raises:
     OSError: `opened` raises it, or the file has more bytes.
@@ -156,29 +130,28 @@ def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
 
 
 def lock_file(path: pathlib.Path, mode: int = 0o666) -> BinaryIO:
-  """Opens a file for `fcntl.flock`; creates it if it does not exist.
+  """Opens a file for `fcntl.flock`; creates it with `mode`, less the umask.
 
   It follows no link and empties no file: in somebody else's folder a link may
   lead to any file.
-
-  Args:
-    path: the file.
-    mode: its permissions if it is created, less the umask.
 
   Raises:
     OSError: the file cannot be opened, or is not regular.
   """
   try:
-    number = os.open(
-        path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK |
-        os.O_CLOEXEC, mode)
+    return _opened(path, 'r+b', os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
   except OSError as error:
     if error.errno == errno.ELOOP:
-      raise _irregular(path, f'{path.name} is a link') from error
+      raise OSError(errno.EINVAL, f'{path.name} is a link',
+                    os.fspath(path)) from error
     raise
+
+
+def _opened(path, form, flags, mode=0o666):
+  number = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
   try:
     _check_regular(os.fstat(number), path)
-    return os.fdopen(number, 'r+b', buffering=0)
+    return os.fdopen(number, form, -1 if form == 'rb' else 0)
   except BaseException:
     os.close(number)
     raise
@@ -189,19 +162,11 @@ def _check_regular(about, path):
     raise IsADirectoryError(
         errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
   if not stat.S_ISREG(about.st_mode):
-    raise _irregular(path, 'it is not a regular file')
-
-
-def _irregular(path, why):
-  return OSError(errno.EINVAL, why, os.fspath(path))
+    raise OSError(errno.EINVAL, 'it is not a regular file', os.fspath(path))
 
 
 def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):
-  """Reads JSON; returns None if there is no file.
-
-  Args:
-    path: the file.
-    most: largest number of bytes that it may have.
+  """Returns the JSON of a file of at most `most` bytes; None if there is none.
 
   Raises:
     UserError: the file cannot be read, has more bytes, or is not JSON. NaN,
@@ -224,11 +189,9 @@ def _refuse_constant(text):
 
 
 def _object(pairs):
-  """Makes a JSON object; refuses repeated keys, since readers differ on them.
-  """
   made = dict(pairs)
-  if len(made) < len(pairs):
-    seen = set()
-    twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+  if len(made) < len(pairs):  # readers differ on repeated keys
+    keys = [key for key, _ in pairs]
+    twice = next(key for i, key in enumerate(keys) if key in keys[:i])
     raise ValueError(f'it has the key {twice[:100]!r} twice')
   return made

@@ -22,7 +22,8 @@ _SOURCES = ('lra', 'configs', 'kernels', 'data_prep')
 # Names of the branch that others can check out; the first that exists counts.
 _PUBLISHED = ('refs/remotes/origin/HEAD', 'refs/remotes/origin/main',
               'refs/heads/main')
-_NO_CHECKOUT = {'git_commit': None, 'git_dirty': None, 'git_published': None}
+# Files that finished runs write.
+_WRITTEN = ('leaderboard.md', 'docs/leaderboard', 'lra/results')
 
 
 def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
@@ -35,33 +36,24 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
   Returns:
     `git_commit`; `git_dirty`: whether a file of the commit was modified, or
     Python was added to its packages; `git_published`: whether the commit is an
-    ancestor of the published branch, None if there is none to compare with.
-    All are None if this folder is not the top of a checkout, or if it belongs
-    to another user, see `_git`.
+    ancestor of the published branch, None if there is none. All are None if
+    this folder is not the top of a checkout, or belongs to another user.
   """
-  if _git('ls-files', '--error-unmatch', '--', __file__) is None:
-    return _NO_CHECKOUT
-  # Files that a finished run writes do not count.
+  tracked = lambda path: _git('ls-files', '--error-unmatch', '--', str(path))
+  if tracked(__file__) is None:
+    return dict.fromkeys(('git_commit', 'git_dirty', 'git_published'))
   modified = _git('status', '--porcelain', '--untracked-files=no', '--',
-                  ':(top)', ':(top,exclude)leaderboard.md',
-                  ':(top,exclude)docs/leaderboard',
-                  ':(top,exclude)lra/results')
+                  ':(top)', *(f':(top,exclude){name}' for name in _WRITTEN))
   added = _git('ls-files', '--others', '--exclude-standard', '--',
                *(f':(top,glob){name}/**/*.py' for name in _SOURCES))
-  foreign = any(
-      _git('ls-files', '--error-unmatch', '--', str(path.resolve())) is None
-      for path in files)
-  dirty = modified != '' or added != '' or foreign
-  return {'git_commit': _git('rev-parse', 'HEAD'), 'git_dirty': dirty,
-          'git_published': _published()}
+  foreign = any(tracked(path.resolve()) is None for path in files)
+  return {'git_commit': _git('rev-parse', 'HEAD'),
+          'git_dirty': modified != '' or added != '' or foreign,
+          'git_published': _published('HEAD')}
 
 
 def published(commit: str) -> bool | None:
-  """Returns whether the published branch has a commit, None if unknown.
-
-  Args:
-    commit: 40 hexadecimal digits.
-  """
+  """Returns whether the published branch has a commit, None if unknown."""
   return _published(commit) if is_commit(commit) else None
 
 
@@ -72,18 +64,12 @@ def is_commit(commit: str) -> bool:
 
 
 def file_at(commit: str, path: str) -> bytes | None:
-  """Returns a file of a commit; None if the commit has no such file.
-
-  Args:
-    commit: 40 hexadecimal digits.
-    path: path from the top of this checkout, with /.
-  """
+  """Returns a file of a commit, by its path from the top, or None."""
   return _git_bytes('cat-file', 'blob', f'{commit}:{path}') if is_commit(
       commit) else None
 
 
-def _published(commit='HEAD'):
-  """Returns whether the published branch contains HEAD, None if unknown."""
+def _published(commit):
   branches = [name for name in _PUBLISHED
               if _git('rev-parse', '--verify', '--quiet', name)]
   if not branches:
@@ -132,13 +118,12 @@ def environment() -> dict:
 
 
 def xla_flags() -> list[str]:
-  """Returns the flags of XLA_FLAGS; a result's last digits may depend on them.
+  """Returns flags and settings on which a result's last digits may depend.
 
-  The flag that splits a CPU into several devices is left out, because their
-  number is known. Behind the flags come JAX settings that the environment
-  changes, and the matmul precision if it is set, each as VARIABLE=value.
-  Settings that every run sets itself, and settings that are paths, are left
-  out.
+  They are the flags of XLA_FLAGS, without the number of CPU devices, which is
+  known. Behind them come JAX settings that the environment changes, and the
+  matmul precision if it is set, as VARIABLE=value. Settings that every run sets
+  itself are left out, and so are paths.
   """
   import jax
 
@@ -156,8 +141,7 @@ def xla_flags() -> list[str]:
 def shown_flag(flag: str) -> str:
   """Returns a flag of XLA_FLAGS without a path, which could name a user.
 
-  A word that is not a flag, such as the file of flags that XLA also takes,
-  becomes the name of the variable.
+  Another word, such as a file of flags, becomes the name of the variable.
   """
   name, _, value = flag.partition('=')
   if not name.startswith('-'):
@@ -172,10 +156,9 @@ def cpu_count() -> int:
 
 
 def cpu_times() -> tuple[float, float]:
-  """Returns the seconds that threads of this process ran, and waited for a CPU.
+  """Returns the seconds that this process's threads ran, and waited for a CPU.
 
-  A thread waits if it could run but other threads use the CPUs. Ended threads
-  do not count. Both times are 0 if the system does not tell them, as on macOS.
+  Ended threads do not count. Both are 0 if the system does not tell them.
   """
   ran = waited = 0
   for path in pathlib.Path('/proc/self/task').glob('*/schedstat'):
@@ -204,8 +187,7 @@ def skip_tpu() -> None:
   libtpu, which the ahead-of-time tests need, would print errors to stderr. Does
   nothing if JAX_PLATFORMS is set, or if JAX is imported already.
   """
-  find = importlib.util.find_spec
-  devices = pathlib.Path('/dev')
+  find, devices = importlib.util.find_spec, pathlib.Path('/dev')
   accelerators = find('jax_plugins') or any(devices.glob('accel*')) or any(
       devices.glob('vfio/*'))
   if find('libtpu') and not accelerators and 'jax' not in sys.modules:
@@ -235,10 +217,9 @@ def accelerator(root: pathlib.Path = pathlib.Path('/')) -> str:
   Args:
     root: folder with `dev` and `proc`.
   """
-  find = importlib.util.find_spec
+  find, devices = importlib.util.find_spec, root / 'dev'
   if os.environ.get('JAX_PLATFORMS', '').split(',')[0] == 'cpu':
     return ''
-  devices = root / 'dev'
   if find('jax_plugins') and any(devices.glob('nvidia[0-9]*')):
     return _nvidia(root) or 'NVIDIA GPU'
   tpus = any(devices.glob('accel[0-9]*')) or any(devices.glob('vfio/[0-9]*'))
@@ -260,10 +241,7 @@ def _nvidia(root):
 
 
 def peak_memory() -> int:
-  """Returns the peak memory of the first device, in bytes.
-
-  If the device reports none, as CPUs do, it is the peak of this process.
-  """
+  """Returns the peak bytes of the first device; of this process if unknown."""
   import jax
   stats = jax.local_devices()[0].memory_stats() or {}
   if 'peak_bytes_in_use' in stats:
@@ -278,10 +256,7 @@ def out_of_memory(error: Exception) -> bool:
 
 
 def disk_full(error: BaseException) -> bool:
-  """Returns whether an error of the file system or of Orbax means a full disk.
-
-  A file beyond the size limit counts as a full disk.
-  """
+  """Returns whether the disk is full, or a file is beyond the size limit."""
   return getattr(error, 'errno', None) in (
       errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or any(
           words in str(error) for words in ('No space left', 'File too large'))

@@ -1,9 +1,11 @@
 """The folder of the program, in a checkout or installed, and files beside it.
 """
 
+import importlib.util
 import os
 import pathlib
 import re
+import types
 
 from lra.core.errors import UserError
 
@@ -11,7 +13,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Files of this package: baselines, published results, counts, speeds.
 PACKAGE = ROOT / 'lra'
 PACKAGED = PACKAGE / 'results'
-
 # A URL, even after pathlib has turned its // into /.
 _URL = re.compile(
     r'[a-z][a-z0-9+.-]*://|'
@@ -38,6 +39,24 @@ def extra(name: str) -> str:
   """Returns the command that installs an optional part of this package."""
   return "pip install " + (
       f"'lra[{name}]'" if installed() else f"-e '.[{name}]'")
+
+
+def need(library: str, what: str, extra_name: str = 'hub') -> types.ModuleType:
+  """Imports a library of an extra.
+
+  Args:
+    library: its module.
+    what: the file, flag or name that needs it.
+    extra_name: the extra; '' if none has it.
+
+  Raises:
+    UserError: it is not installed.
+  """
+  if importlib.util.find_spec(library.partition('.')[0]) is None:
+    raise UserError(
+        f'{what} needs {library}, which is not installed: '
+        f'{extra(extra_name) if extra_name else "install it"}.')
+  return importlib.import_module(library)
 
 
 def results() -> pathlib.Path:
@@ -89,8 +108,8 @@ def found(path: str | os.PathLike) -> pathlib.Path:
 def config_parts(said: str) -> list[str]:
   """Splits the value of --config into [file, argument], or [file].
 
-  It splits at the first colon after `.py`, since folders may have colons. If
-  there is no `.py`, it splits at the first colon.
+  It splits at the first colon after `.py`, since folders may have colons; at
+  the first colon if there is no `.py`.
   """
   match = re.fullmatch(r'(.*?\.py)(?::(.*))?', said, re.DOTALL)
   if match:

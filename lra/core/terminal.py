@@ -53,7 +53,8 @@ class StopRequest:
 
   def __init__(self, max_minutes: float | None):
     self._deadline = (
-        None if max_minutes is None else time.monotonic() + 60 * max_minutes)
+        float('inf') if max_minutes is None
+        else time.monotonic() + 60 * max_minutes)
     self._reason, self._hang_ups = '', signals.hang_ups()
     self._context = contextlib.ExitStack()
 
@@ -78,7 +79,7 @@ class StopRequest:
   @property
   def reason(self) -> str:
     """Returns why to stop, '' while there is no reason."""
-    late = self._deadline is not None and time.monotonic() >= self._deadline
+    late = time.monotonic() >= self._deadline
     self._reason = self._reason or signals.reason() or (
         TIME_LIMIT if late else '')
     return self._reason
@@ -88,7 +89,6 @@ class StopRequest:
     self._reason = self._reason or reason
 
   def checkpoint(self, due: bool = False) -> bool:
-    """Returns whether a checkpoint is `due`, or requested since the last call.
-    """
+    """Returns whether a checkpoint is due, or requested since the last call."""
     seen, self._hang_ups = self._hang_ups, signals.hang_ups()
     return due or self._hang_ups > seen

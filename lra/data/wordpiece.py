@@ -15,7 +15,7 @@ import pathlib
 
 import numpy as np
 
-from lra.core import files, hub
+from lra.core import files, paths
 from lra.core.errors import UserError
 from lra.data.prepared import Prepared
 from lra.data_prep.content import Split
@@ -88,7 +88,7 @@ class Vocabulary:
         {**data.info, 'vocabulary': self.sha256})
 
   def _tokenizer(self, length):
-    library = hub.need('tokenizers', 'A vocabulary of word pieces', 'bert')
+    library = paths.need('tokenizers', 'A vocabulary of word pieces', 'bert')
     # No piece is registered as a special token, so a text cannot contain one.
     number = {piece: i for i, piece in enumerate(self.pieces)}
     made = library.Tokenizer(

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 
 from lra.core import files, signals
 from lra.core.errors import UserError
-from lra.data_prep import archives
+from lra.data_prep import source as archives
 from lra.many import kept
 from lra.many.sweep import Entry
 from lra.schema import identity

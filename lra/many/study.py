@@ -14,7 +14,7 @@ import pydantic
 
 from lra.core import files, paths, tasks
 from lra.core.errors import UserError, choose, meant
-from lra.data_prep import kinds
+from lra.data_prep.baselines import names as baselines_of
 from lra.schema import grid
 from lra.schema.record import reason
 
@@ -150,8 +150,7 @@ def _check_claims(study):
              for _, line in study.lines]
   baselines = {
       f'{BASELINE}{name}' for task in trained if task in tasks.TASKS
-      for kind in [kinds.of(tasks.TASKS[task])]
-      for name in (*kind.quick, *kind.slow)}
+      for name in baselines_of(tasks.TASKS[task])}
   for claim in study.claims:
     if claim.arm == claim.than:
       raise UserError(f'the claim {claim.text!r} compares {claim.arm} with '

@@ -13,7 +13,7 @@ import pathlib
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from lra.core import environment, signals
 from lra.core.errors import UserError, choose, explained
@@ -37,6 +37,29 @@ SHARED = {
 # Fields of a mixer that the encoder fills in.
 GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'dropout',
          'tie_dropout', 'parent', 'name')
+
+
+class About(NamedTuple):
+  """What the lists of models say of one; `lra.board.catalogue` reads its text.
+
+  A model's file sets `ABOUT`. Of models that share a file, a class may have an
+  `ABOUT` of its own.
+
+  Attributes:
+    family: kind of mechanism; one section of the lists.
+    cost: its time (and memory) as text for people.
+    time, memory: exponents of L in both, 1, 1.5 or 2, for programs.
+    kernels: the choices of `config.model.kernel` besides `auto`.
+    mixes_padding: whether the amount of padding can change scores.
+  """
+  family: str
+  cost: str
+  time: float = 1
+  memory: float = 1
+  kernels: tuple[str, ...] = ()
+  mixes_padding: bool = False
+
+
 _registered: dict[str, type] = {}
 _PLAIN = (bool, int, float, str, tuple, list, dict)
 

@@ -1,12 +1,9 @@
 """Attention-augmented convolution: some channels attended, the rest convolved.
 
 Of the output's D channels, `value_share` come from softmax attention with its
-own output projection, the rest from an ordinary convolution of the input.
-The queries of all heads together have `key_share` D channels, and so have the
-keys. The channels of each head are rounded, to at least one, so these shares
-are coarse in a narrow model with many heads. The paper gives each head at least
-20 key channels; here only `key_share` decides. The paper's relative positions
-of images are left out: the encoder adds positions. Padded inputs of the
+own output projection, the rest from an ordinary convolution of the input. The
+widths of a head are rounded, to at least one channel. The paper gives each head
+at least 20 key channels, and relative positions of images. Padded inputs of the
 convolution count as zero, like positions beyond both ends.
 
 Equation: [conv_K(X), softmax(Q K^T / sqrt(dk / H)) V per head, projected],
@@ -16,32 +13,27 @@ Source: Bello et al. 2019, arXiv 1904.09925, section 3, without the
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from lra import kernels
-from lra.nn import layers, state
+from lra.models import About
+from lra.nn import layers
 from lra.nn.contraction import Dense
-from lra.nn.mixer import resolve_kernel
+from lra.nn.convolution import under_kernel
+from lra.nn.mixer import BaseMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D + L K D^2) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense',
+              'O(L^2 D + L K D^2) time; O(L^2) memory dense, else O(L)', time=2,
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
-class Mixer(nn.Module):
-  """Attention beside convolution: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes:
-    num_heads: number of heads, H.
+class Mixer(BaseMixer):
+  """Attributes:
     value_share: share of the D output channels that attention computes; 1 means
       no convolution.
     key_share: width of the queries of all heads together, as a multiple of D.
     conv_width: number of positions under the kernel of the convolution, K.
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: computing dtype; parameters are float32.
   """
   num_heads: int = 8
   value_share: float = fields.argument(0.25, above=0, high=1)
@@ -50,27 +42,25 @@ class Mixer(nn.Module):
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
 
+  op = 'softmax'
+
   def widths(self, width: int) -> tuple[int, int]:
     """Returns the widths of a head's queries and values for D = `width`."""
     return tuple(max(1, round(share * width / self.num_heads))
                  for share in (self.key_share, self.value_share))
 
-  def kernel_for(self, length: int, width: int) -> str:
-    """Returns the kernel that runs for x [B, length, width]."""
+  def kernel_call(self, length, width):
     key_width, value_width = self.widths(width)
-    return resolve_kernel(
-        'softmax', self.kernel, (1, length, self.num_heads, key_width),
-        self.dtype, value_width=value_width)
+    return {'shape': (1, length, self.num_heads, key_width),
+            'dtype': self.dtype, 'value_width': value_width}
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of keys, values and inputs of the convolution."""
-    near = state.under_kernel(self.conv_width, width, length)
+    near = under_kernel(self.conv_width, width, length)
     attended = length * self.num_heads * sum(self.widths(width))
     return attended + (near if self.value_share < 1 else 0)
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     width = x_BxLxD.shape[-1]
     self.kernel_for(x_BxLxD.shape[1], width)  # refuses an impossible kernel
     key_width, value_width = self.widths(width)
@@ -89,7 +79,6 @@ class Mixer(nn.Module):
         [self._convolve(x_BxLxD, mask_BxL, width - attended), o_BxLxE], -1)
 
   def _convolve(self, x_BxLxD, mask_BxL, channels):
-    """Convolves over positions, as one matmul of K concatenated neighbours."""
     length, before = x_BxLxD.shape[1], self.conv_width // 2
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0)
     padded = jnp.pad(

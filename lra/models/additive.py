@@ -1,10 +1,9 @@
 """Additive attention: queries and keys are added, not multiplied.
 
 The logit of a pair is a learned weighted sum of tanh(query + key), with weights
-for each head. Memory is linear in L: keys are processed in tiles, and the
-backward pass recomputes the logits of a tile. Each pair and head costs Dh
-divisions; dot-product attention costs Dh multiplications. The paper has a
-single query, the decoder's state; here every token is a query.
+for each head. Keys are processed in tiles, and the backward pass recomputes the
+logits of a tile. Each pair and head costs Dh divisions. The paper has a single
+query, the decoder's state; here every token is a query.
 
 Equation: softmax_j(w_h . tanh(q_i + k_j)) v_j per head h, then an output
   projection. Computed with tanh(x) = 1 - 2 r, r = 1 / (1 + exp(2q) exp(2k)):
@@ -15,12 +14,12 @@ Source: Bahdanau et al. 2015, arXiv 1409.0473, appendix A.1.2
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import layers, partials
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time with a division each, O(L) memory'
-GROWTH = {'time': 2, 'memory': 1}
+ABOUT = About('dense', 'O(L^2 D) time with a division each, O(L) memory',
+              time=2)
 TILE = 64  # number of queries, and of keys, in a tile
 # Queries and keys are clipped to +-40, so that exp(2 q) and exp(2 k) are
 # neither 0 nor infinite. Their product may be, but it is never infinity times
@@ -29,16 +28,7 @@ _LARGEST = 40.0
 _AT_ONCE = 16  # terms of a logit that are summed without going through memory
 
 
-class Mixer(HeadMixer):
-  """Additive attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`.
-  """
-
-  def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
-    del width
-    return self.kv_size(length)
+class Mixer(AttentionMixer):
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     weight_HxDh = self.param(

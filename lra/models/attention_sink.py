@@ -1,31 +1,27 @@
 """Attention sinks: a sliding window, and the first tokens for everyone.
 
 StreamingLLM's pattern. Softmax must put unneeded weight somewhere, so a
-language model fails once its window has left the first tokens behind. It works
-if the first few tokens are kept. In the paper queries look back only, and
-positions are counted within the cache. Here, in an encoder, the window looks
-both ways. Positions are those of the encoder, and `rotary` rotates queries and
-keys by their position in the sequence. All queries see the first tokens, such
-as CLS, but the first tokens see only their own window.
+language model fails once its window has left the first tokens behind. In the
+paper queries look back only, and positions are counted within the cache; here
+the window looks both ways, and positions are those of the sequence. All queries
+see the first tokens, such as CLS, which see only their own window. `rotary`
+rotates queries and keys by their positions, as in the paper's models.
 
 Equation: softmax over { j : |i - j| <= w or j < s } of q_i k_j / sqrt(Dh)
 Source: Xiao et al. 2023, arXiv 2309.17453, section 3.2
 """
 
+from lra.models import About
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L (w + s) D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L (w + s) D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  """Window and sinks: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `RotaryMixer`, and
+  """Attributes:
     radius: number of positions that a query sees on either side, w.
     num_sinks: number of first positions that all queries see, s.
   """

@@ -1,17 +1,15 @@
 """BigBird: neighbouring, global and random blocks of keys.
 
 This is the internal construction (no added tokens). A query sees its own block
-and `window_blocks` // 2 on either side, the first `global_blocks` blocks and
-`random_blocks` others; blocks have `block_size` positions. The first
-`global_blocks` blocks see everything. The authors' code and the LRA release
-make the first and the last block global. In LRA the last block is nearly always
-padding, so here the global blocks are the first ones.
+and `window_blocks` // 2 on either side, the first `global_blocks` blocks, which
+see everything, and `random_blocks` others. The authors' code and the LRA
+release make the first and the last block global; in LRA the last block is
+nearly always padding.
 
-The random blocks are drawn once from `pattern_seed` and the layer's index. They
-differ between heads and layers. They are drawn among all blocks of the padded
-sequence: another padded length gives other random blocks, although padding is
-never attended to. Sequences with padding cut off keep the blocks of the uncut
-ones.
+Random blocks differ between heads and layers. They are drawn once, from
+`pattern_seed` and the layer, among all blocks of the padded sequence: another
+padded length gives other blocks, although padding is never attended to.
+Sequences with padding cut off keep the blocks of the uncut ones.
 
 Equation: softmax over { j : block(j) in window, global or random blocks of
   block(i) } of q_i k_j / sqrt(Dh); all j if block(i) is global
@@ -21,20 +19,18 @@ Source: Zaheer et al. 2020, arXiv 2007.14062, section 2 and appendix D
 import zlib
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import patterns
 from lra.nn.block_sparse import PatternMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L b (w + g + r) D) for blocks of b'
-GROWTH = {'time': 1, 'memory': 1}
-MIXES_PADDING = True  # the random graph depends on the padded length
+# The random graph depends on the padded length.
+ABOUT = About('sparse', 'O(L b (w + g + r) D) for blocks of b',
+              mixes_padding=True)
 
 
 class Mixer(PatternMixer):
-  """Window, global and random blocks: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     block_size: number of positions in a block.
     window_blocks: number of blocks in the window; must be odd, since the
       query's own block is in the middle.
@@ -43,10 +39,6 @@ class Mixer(PatternMixer):
     random_blocks: number of random blocks that each query block sees, in each
       head.
     pattern_seed: seed of the random graph.
-    layer: index of the layer, from 0; each layer has its own graph.
-
-  Raises:
-    UserError: window_blocks is even.
   """
   block_size: int = fields.argument(64, low=1, high=fields.MANY)
   window_blocks: int = fields.argument(3, low=1, high=fields.MANY)
@@ -56,16 +48,11 @@ class Mixer(PatternMixer):
   layer: int = 0
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values that the patterns keep.
-
-    With random blocks these are all keys and values.
-    """
     if self.random_blocks:
       return self.kv_size(length)
     return super().state_size(width, length)
 
-  def patterns(self, length: int) -> tuple[patterns.Pattern, ...]:
-    """Returns the one pattern of all heads in this layer."""
+  def patterns(self, length):
     if self.window_blocks % 2 == 0:
       raise UserError('config.model.window_blocks must be odd: the block of '
                       'the query is in the middle.')

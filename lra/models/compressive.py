@@ -2,17 +2,16 @@
 
 A query sees its own segment up to itself, the whole segment before it, and
 summaries of the `memory_segments` segments before both. A summary compresses
-`rate` inputs by a strided convolution, a mean or a maximum, and is projected to
-keys and values like any input. It is masked unless one of its inputs is a
-token. Padding counts as zero in a convolution; means and maxima leave it out.
+`rate` inputs and is projected to keys and values like any input. It is masked
+unless one of its inputs is a token. Padding counts as zero in a convolution;
+means and maxima leave it out.
 
-All memories come from the layer's own input of the same sequence. Segments are
-therefore computed in parallel, and gradients reach the inputs of summaries. The
+All memories come from the layer's own input of the same sequence, so segments
+are computed in parallel, and gradients reach the inputs of summaries. The
 paper's memories outlive a training step; it stops these gradients and trains
 the convolution by a loss of its own. Its dilated convolutions, most used
-memories and relative positions are left out.
-
-The mixer is causal, as in the paper; CLS pooling is refused.
+memories and relative positions are left out. The mixer is causal, as in the
+paper; CLS pooling is refused.
 
 Equation: softmax over { j <= i in the segment of i or the one before } and the
   summaries of the R segments before these, of q_i k / sqrt(Dh);
@@ -25,30 +24,24 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import partials
 from lra.nn.block_sparse import neighbours
 from lra.nn.contraction import Dense
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import HeadMixer, MixerTraits
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L (S + R S / c) D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L (S + R S / c) D)')
 
 
 class Mixer(HeadMixer):
-  """Attention with memories: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     segment_size: number of positions in a segment, S, and in its uncompressed
       memory. A sequence of up to S tokens is one segment.
     memory_segments: number of older segments whose summaries a segment sees, R.
       0 gives Transformer-XL's attention.
     rate: number of positions that one summary stands for, c; must divide S.
     compression: how a summary is computed from its positions.
-
-  Raises:
-    UserError: rate does not divide segment_size.
   """
   segment_size: int = fields.argument(128, low=1, high=fields.MANY)
   memory_segments: int = fields.argument(4, low=0, high=1024)
@@ -56,11 +49,9 @@ class Mixer(HeadMixer):
   compression: str = fields.argument(
       'convolution', choices=('convolution', 'mean', 'max'))
 
-  causal = True
+  traits = MixerTraits(causal=True)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of two segments and of the summaries."""
-    del width
     size = min(self.segment_size, length)
     older = min(self.memory_segments, max(-(-length // size) - 2, 0))
     return self.kv_size(

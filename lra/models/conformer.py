@@ -1,13 +1,12 @@
 """Conformer: self-attention, then a convolution of gated features.
 
-Joins the two middle modules of the paper's block in one mixer. The encoder adds
-the norm before the mixer, the residual sum, its positions and one MLP after the
-mixer. The paper has half an MLP before these modules and half after them
-("macaron"), and relative positions. The convolution reads the normalised input
-plus the attention's output; the paper adds the output to the unnormalised
-input. A layer norm replaces the paper's batch norm, whose statistics would mix
-the examples of a microbatch and count padding. Padded positions are zeroed
-before the convolution.
+Joins the two middle modules of the paper's block in one mixer. The paper has
+half an MLP before these modules and half after them ("macaron"), and relative
+positions. The convolution reads the normalised input plus the attention's
+output; the paper adds the output to the unnormalised input. A layer norm
+replaces the paper's batch norm, whose statistics would mix the examples of a
+microbatch and count padding. Padded positions are zeroed before the
+convolution.
 
 Equation: A + P2 swish(LayerNorm(conv_K(glu(P1 LayerNorm(X + A))))),
   A = softmax(Q K^T / sqrt(Dh)) V Wo, glu([a, b]) = a sigmoid(b)
@@ -17,22 +16,19 @@ Source: Gulati et al. 2020, arXiv 2005.08100, sections 2.1, 2.2, Figure 2
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.nn import convolution, state
+from lra.models import About
+from lra.nn import convolution
 from lra.nn.contraction import Dense
 from lra.nn.mixer import SoftmaxMixer
 from lra.nn.norm import LayerNorm
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class Mixer(SoftmaxMixer):
-  """Attention and convolution: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `SoftmaxMixer`, and
+  """Attributes:
     conv_width: K, width of the convolution.
     conv_expansion: number of channels of the convolution, as a multiple of D.
   """
@@ -40,8 +36,7 @@ class Mixer(SoftmaxMixer):
   conv_expansion: int = fields.argument(1, low=1, high=64)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of keys, values and inputs of the convolution."""
-    return super().state_size(width, length) + state.under_kernel(
+    return super().state_size(width, length) + convolution.under_kernel(
         self.conv_width, self.conv_expansion * width, length)
 
   @nn.compact
@@ -53,12 +48,9 @@ class Mixer(SoftmaxMixer):
 
 
 class Convolution(nn.Module):
-  """Convolution of gated features: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes:
+  """Attributes:
     conv_width: K.
     channels: C, channels of the convolution.
-    dtype: computing dtype; parameters are float32.
   """
   conv_width: int
   channels: int

@@ -1,44 +1,38 @@
 """ConvMixer: a depth-wise convolution over positions, GELU and a norm.
 
-This is the half of the paper's layer that mixes positions, in one dimension.
-The encoder adds the residual sums, and its MLP replaces the pointwise
-convolution. A layer norm replaces the batch norm, which would mix examples and
-count padding. Padded inputs count as zero, like positions beyond both ends.
+This is the half of the paper's layer that mixes positions, in one dimension;
+the encoder's MLP replaces the pointwise convolution. A layer norm replaces the
+batch norm, which would mix examples and count padding. Padded inputs count as
+zero, like positions beyond both ends.
 
 Equation: LayerNorm(gelu(conv_K(X) + b)), each channel its own K weights
 Source: Trockman and Kolter 2022, arXiv 2201.09792, section 2
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
-from lra.nn import convolution, state
+from lra.models import About
+from lra.nn import convolution
+from lra.nn.mixer import BaseMixer
 from lra.nn.norm import LayerNorm
 from lra.schema import fields
 
-FAMILY = 'no attention'
-COST = 'O(L K D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('no attention', 'O(L K D)')
 
 
-class Mixer(nn.Module):
-  """Depth-wise convolution: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+class Mixer(BaseMixer):
+  """Attributes:
     conv_width: number of positions under the kernel of the convolution, K.
-    dtype: computing dtype; parameters are float32.
   """
   conv_width: int = fields.argument(9, low=1, high=1024)
   dtype: jnp.dtype = jnp.float32
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the inputs under the kernel."""
-    return state.under_kernel(self.conv_width, width, length)
+    return convolution.under_kernel(self.conv_width, width, length)
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     width = x_BxLxD.shape[-1]
     weight_KxD = self.param(
         'conv', nn.initializers.normal(self.conv_width**-0.5),

@@ -1,11 +1,10 @@
 """cosFormer: ReLU features, with weights that fade with distance as a cosine.
 
 Since cos(a - b) = cos a cos b + sin a sin b, the weight of two positions is a
-dot product of features, so attention stays linear in L. N sets how fast weights
-fade. It is the padded length, even if `config.train.lengths` cuts padding off:
-outputs depend on the amount of padding, not on its content. A query whose dot
-products with all keys are 0 gets 0. The normaliser has 1e-6 added; the released
-code clips it from below instead. That code's causal form is left out.
+dot product of features. N sets how fast weights fade. It is the padded length,
+even if `config.train.lengths` cuts padding off. A query whose dot products with
+all keys are 0 gets 0. The normaliser has 1e-6 added; the released code clips it
+from below instead, and also has a causal form.
 
 Equation: sum_j w_ij v_j / sum_j w_ij,
   w_ij = relu(q_i) . relu(k_j) cos(pi/2 (i - j) / N)
@@ -16,17 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lra.models import About
 from lra.nn import features
 
-FAMILY = 'linear'
-COST = 'O(L D Dh)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
-MIXES_PADDING = True  # N is the padded length
+# N is the padded length.
+ABOUT = About('linear', 'O(L D Dh)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'),
+              mixes_padding=True)
 
 
 class Mixer(features.FeatureMixer):
-  """cosFormer attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
 
   def feature_width(self, head_width):
     return 2 * head_width

@@ -1,11 +1,10 @@
 """Cross attention: learned latents read the sequence and write back to it.
 
-There are two cross attentions with M latents in between. Each latent reads all
-tokens, then each token reads all latents; tokens see each other only through
-latents. This is the induced attention of Set Transformers without its inner
-MLP, norms and residual sum, which the encoder's block provides. Keys and values
-of the latents are projected per head. A Perceiver reads in the same way but
-does not write back.
+Each of M latents reads all tokens, then each token reads all latents; tokens
+see each other only through latents. This is the induced attention of Set
+Transformers without its inner MLP, norms and residual sum. Keys and values of
+the latents are projected per head. A Perceiver reads in the same way but does
+not write back.
 
 Equation: Z' = softmax(Z (X Wk)^T / sqrt(Dh)) X Wv,
   softmax(X Wq (Z' Wk')^T / sqrt(Dh)) Z' Wv' per head, then an output
@@ -17,27 +16,22 @@ Source: Lee et al. 2019, arXiv 1810.00825, eq. 9-10; Jaegle et al. 2021,
 import flax.linen as nn
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import layers
 from lra.nn.mixer import SoftmaxMixer
 from lra.schema import fields
 
-FAMILY = 'low-rank'
-COST = 'O(L M D) time, O(L) memory'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('low-rank', 'O(L M D) time, O(L) memory',
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class Mixer(SoftmaxMixer):
-  """Cross attention both ways: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `SoftmaxMixer`, and
+  """Attributes:
     num_latents: number of latents, M.
   """
   num_latents: int = fields.argument(64, low=1, high=fields.MANY)
 
   def state_size(self, width: int) -> int:
-    """Returns the size of the latents, which read the tokens."""
-    del width
     return self.num_latents * self.qkv_width
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

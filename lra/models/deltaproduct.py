@@ -4,9 +4,8 @@ A token makes `householder` steps, each with its own key, value and beta; its
 transition is a product of that many generalised Householder matrices. The state
 decays before the first step unless `forget` is False, and the token reads it
 after the last step. Betas lie between 0 and 2 by default. In each step, keys
-are 3/4 D wide and values 3/2 D, as in the authors' code. A bidirectional layer
-runs convolutions and recurrence once from each end, with the same parameters;
-this is not in the paper.
+are 3/4 D wide and values 3/2 D, as in the authors' code. The bidirectional form
+is not in the paper.
 
 Equation: S_(t,0) = alpha_t S_(t-1,n), S_(t,i) = S_(t,i-1) + beta_(t,i)
   k_(t,i)^T (v_(t,i) - k_(t,i) S_(t,i-1)) for i = 1 ... n, o_t = q_t S_(t,n) /
@@ -17,19 +16,15 @@ Source: Siems et al. 2025, arXiv 2502.10297, section 3, and
 
 import jax.numpy as jnp
 
-from lra.models import gated_deltanet
+from lra.models import About, gated_deltanet
 from lra.schema import fields
 
-FAMILY = 'state space'
-COST = 'O(n L D^2 / H) for n steps a token'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla',)
+ABOUT = About('state space', 'O(n L D^2 / H) for n steps a token',
+              kernels=('xla',))
 
 
 class Mixer(gated_deltanet.Mixer):
-  """DeltaProduct: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of the mixer of `gated_deltanet`, and
+  """Attributes:
     householder: number of steps of the delta rule for each token, n.
     forget: whether the state decays before the steps of a token.
   """
@@ -39,7 +34,6 @@ class Mixer(gated_deltanet.Mixer):
 
   @property
   def steps(self) -> int:
-    """How often the delta rule is applied for each token."""
     return self.householder
 
   def log_decay(self, x_BxLxD):
@@ -59,10 +53,7 @@ class Mixer(gated_deltanet.Mixer):
       return y.reshape(y.shape[0], -1, *y.shape[3:])
 
     def alone(y, step):
-      """Puts y at one of the n steps, 0 elsewhere.
-
-      [B, L, H, ...] -> [B, L n, H, ...].
-      """
+      """Puts y [B, L, H, ...] at one of n steps, 0 elsewhere: [B, L n, ...]."""
       out = jnp.zeros((*y.shape[:2], self.steps, *y.shape[2:]), y.dtype)
       out = out.at[:, :, step].set(y)
       return out.reshape(y.shape[0], -1, *y.shape[2:])

@@ -2,8 +2,8 @@
 
 Each head has two softmaxes, and its values are twice as wide as its queries.
 The H heads here are H / 2 of the paper's, so that all sizes equal the
-Transformer's. The paper is causal; here both softmaxes see all tokens. The
-released code rotates queries and keys by their positions: set `rotary`.
+Transformer's; H must be even. The paper is causal; here both softmaxes see all
+tokens. The released code rotates queries and keys: set `rotary`.
 
 Equation: (softmax(Q1 K1^T / sqrt(Dh)) - lambda softmax(Q2 K2^T / sqrt(Dh))) V,
   lambda = exp(a1 . b1) - exp(a2 . b2) + l, l = 0.8 - 0.6 exp(-0.3 (layer - 1))
@@ -17,26 +17,16 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import norm
 from lra.nn.mixer import SoftmaxMixer
 from lra.nn.rotary import RotaryMixer
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class Mixer(RotaryMixer, SoftmaxMixer):
-  """Differential attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `RotaryMixer` and `SoftmaxMixer`, with an even
-    num_heads, and
-    layer: index of the layer, from 0.
-
-  Raises:
-    UserError: an odd number of heads.
-  """
   layer: int = 0
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

@@ -3,11 +3,10 @@
 A learned gate per head weighs full attention against streaming attention, which
 sees a window and the first tokens. The paper trains only the gates, in a
 finished model with a penalty on their sum, and then makes each head one kind or
-the other. Here gates are trained with the model and stay mixed. All heads
-compute both kinds, so the cost is that of full attention, quadratic in L. Gates
-are sigmoids that start at 1/2; in the authors' code they start at 1 and are
-clipped. The window looks both ways; in the authors' code it looks back. The
-paper's models rotate queries and keys by their positions: set `rotary`.
+the other. Here gates are trained with the model and stay mixed, so the cost is
+quadratic in L. Gates are sigmoids that start at 1/2; in the authors' code they
+start at 1 and are clipped. The window looks both ways; in the authors' code it
+looks back. The paper's models rotate queries and keys: set `rotary`.
 
 Equation: alpha_h softmax(Q K^T / sqrt(Dh)) V + (1 - alpha_h) softmax over
   { j : |i - j| <= w or j < s } of q_i k_j / sqrt(Dh), alpha_h = sigmoid(g_h)
@@ -17,22 +16,19 @@ Source: Xiao et al. 2024, arXiv 2410.10819, section 2.2
 import flax.linen as nn
 import jax
 
+from lra.models import About
 from lra.nn import block_sparse
 from lra.nn.mixer import SoftmaxMixer
 from lra.nn.patterns import Pattern, sliding_window
 from lra.nn.rotary import RotaryMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L w)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L w)',
+              time=2, kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class Mixer(RotaryMixer, SoftmaxMixer):
-  """Full and streaming attention: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `RotaryMixer` and `SoftmaxMixer`, and
+  """Attributes:
     radius: number of positions that streaming attention sees on either side, w.
     num_sinks: number of first positions that streaming attention sees too, s.
   """
@@ -40,7 +36,6 @@ class Mixer(RotaryMixer, SoftmaxMixer):
   num_sinks: int = fields.argument(4, low=0, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the pattern of streaming attention in all heads."""
     return (sliding_window(
         min(self.radius, length), global_keys=self.num_sinks),)
 

@@ -5,41 +5,31 @@ Source: Hosseini 2024, arXiv 2403.01643, Definition 3
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from lra import kernels
+from lra.models import About
 from lra.nn import layers
-from lra.nn.mixer import resolve_kernel
+from lra.nn.mixer import BaseMixer
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time, O(L) memory; 2 (D^2 + D) parameters'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time, O(L) memory; 2 (D^2 + D) parameters',
+              time=2, kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
-class Mixer(nn.Module):
-  """Efficient attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: computing dtype; parameters are float32.
-  """
+class Mixer(BaseMixer):
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
 
-  def kernel_for(self, length: int, width: int) -> str:
-    """Returns the kernel that runs for x [B, length, width]."""
-    return resolve_kernel(
-        'softmax', self.kernel, (1, length, 1, width), self.dtype)
+  op = 'softmax'
 
-  def keys_and_values(self, x_BxLx1xD: jax.Array, mask_BxL: jax.Array
-                      ) -> tuple[jax.Array, jax.Array]:
+  def kernel_call(self, length, width):
+    return {'shape': (1, length, 1, width), 'dtype': self.dtype}
+
+  def keys_and_values(self, x_BxLx1xD, mask_BxL):
     """Returns keys and values [B, L, 1, D] of the one head: the input."""
     return x_BxLx1xD, x_BxLx1xD
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of all inputs, which are keys and values."""
     return length * width
 
   @nn.compact

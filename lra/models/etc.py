@@ -1,21 +1,16 @@
 """ETC: a window with relative positions, and global tokens, in four pieces.
 
-The first `num_global` tokens (the CLS token) are the global input, all others
-the long input. Long tokens see the long tokens in their window and all global
-tokens; global tokens see everything. This makes four pieces of attention, from
-long or global queries to long or global keys. Each key adds a learned vector
-for its relation to the query. From long to long and from global to global
-tokens, this is the distance, clipped at k; each of the other two pieces has one
-vector. The paper adds global tokens to the input, for example one per sentence.
-The inputs here have no sentences, so the first tokens are global.
+The first `num_global` tokens are the global input, all others the long input.
+Long tokens see the long tokens in their window and all global tokens; global
+tokens see everything. This makes four pieces of attention, from long or global
+queries to long or global keys. Each key adds a learned vector for its relation
+to the query: between tokens of one kind for the distance, clipped at k, else
+one vector. The paper adds global tokens to the input, for example one per
+sentence; here the first tokens are global.
 
-`sharing` sets which of the four pieces share projections. With `all` they share
-one set. With `sides` the two pieces of long queries share one set, the two
-pieces of global queries another. With `none` each piece has its own keys and
-values. All pieces share the output projection. The authors' code differs in
-three points. Its default is `sides`. It adds a learned number for each relation
-and head to the logits, which is not in the paper's equations. The standard
-deviation of its initial vectors is that of keys, 0.5; here it is 0.02.
+All pieces share the output projection. The authors' code has `sharing` sides,
+adds a learned number for each relation and head to the logits, and starts the
+vectors with a standard deviation of 0.5; here it is 0.02.
 
 Equation: softmax over { j : |i - j| <= r or j global } of
   q_i (k_j + a_ij) / sqrt(Dh), all j if i is global; a_ij = a_clip(j - i, k)
@@ -28,24 +23,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lra.models import About
 from lra.nn import layers, partials
 from lra.nn.block_sparse import Heads, from_blocks, neighbours, to_blocks
 from lra.nn.mixer import HeadMixer
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L r D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L r D)')
 # (queries, keys) of each piece.
 PIECES = (('long', 'long'), ('long', 'global'),
           ('global', 'long'), ('global', 'global'))
 
 
 class Mixer(HeadMixer):
-  """Global-local attention: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     radius: number of positions that a long token sees on either side, r.
     num_global: number of first tokens that form the global input.
     max_distance: largest distance with a vector of its own, k; larger distances
@@ -64,8 +56,6 @@ class Mixer(HeadMixer):
         global_queries=self.num_global),)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values that the pattern keeps."""
-    del width
     pattern, = self.patterns(length)
     return self.kv_size(pattern.kept(length))
 
@@ -109,11 +99,8 @@ class Mixer(HeadMixer):
     return {pair: piece(*pair) for pair in PIECES}
 
   def _labels(self, side, q_BxLxHxDh):
-    """Returns the vectors a of queries of one side, [2 k + 2, H, Dh].
-
-    The first 2 k + 1 are for the distances -k ... k, the last one for keys of
-    the other side.
-    """
+    """Returns the vectors a of queries of one side, [2 k + 2, H, Dh]: those of
+    the distances -k ... k, and one for keys of the other side."""
     shape = (2 * self.max_distance + 2, *q_BxLxHxDh.shape[2:])
     return self.param(f'{side}_labels', nn.initializers.normal(0.02),
                       shape).astype(self.dtype)
@@ -136,7 +123,6 @@ def _sequence(pieces, labels, mask_L, radius):
 
 
 def _scores(q, labels_VxDh):
-  """Returns q a / sqrt(Dh) for all labels, float32 [..., V]."""
   return q.shape[-1]**-0.5 * jnp.einsum(
       '...d,vd->...v', q, labels_VxDh, preferred_element_type=jnp.float32)
 
@@ -153,7 +139,6 @@ def _other(qkv, labels_VxDh, mask_K):
 
 
 def _globals(qkv, labels_VxDh, mask_M):
-  """Returns the attention of global tokens to global tokens."""
   i, k = np.arange(len(mask_M)), len(labels_VxDh) // 2
   label_MxM = np.clip(i - i[:, None], -k, k) + k
   score_MxM = jnp.take_along_axis(
@@ -162,7 +147,6 @@ def _globals(qkv, labels_VxDh, mask_M):
 
 
 def _window(qkv, labels_VxDh, mask_L, radius):
-  """Returns the attention of long tokens to long tokens within the radius."""
   pattern = sliding_window(radius)
   offsets, block = pattern.fitting_offsets(len(mask_L)), pattern.block
   q, k, v, mask = (to_blocks(x, block) for x in (*qkv, mask_L))
@@ -178,12 +162,10 @@ def _window(qkv, labels_VxDh, mask_L, radius):
 
 
 def _by_distance(scores_xIxV, apart_IxK):
-  """Maps scores of labels to scores of pairs, [..., I, V] -> [..., I, K].
-
-  From one row (query) to the next, all distances fall by one. So one row with
-  all distances is repeated, and reshaping shifts each row one place further.
-  Gathering would be slow on a CPU.
-  """
+  """Maps scores of labels to scores of pairs, [..., I, V] -> [..., I, K]."""
+  # From one row (query) to the next, all distances fall by one. So one row with
+  # all distances is repeated, and reshaping shifts each row one place further.
+  # Gathering would be slow on a CPU.
   block, keys = apart_IxK.shape
   k = scores_xIxV.shape[-1] // 2
   first, last = apart_IxK[-1, 0], apart_IxK[0, -1]

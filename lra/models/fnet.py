@@ -1,52 +1,42 @@
 """FNet: the real part of a Fourier transform over positions and channels.
 
-The mixer has no parameters. It mixes all positions. Padded inputs are zeroed,
-so outputs do not depend on the content of padding. They do depend on the padded
-length, even if `config.train.lengths` cuts padding off. The paper does not
-scale the sums, and its norm comes after the residual sum; in this encoder the
-norm comes before the mixer. `orthonormal` therefore divides by sqrt(L D).
-Otherwise the first layer's output would be far larger than the embeddings and
-the output of every MLP.
+The mixer has no parameters. Padded inputs are zeroed, so outputs depend on the
+padded length, even if `config.train.lengths` cuts padding off, but not on the
+content of padding. The paper does not scale the sums, and its norm comes after
+the residual sum. `orthonormal` divides by sqrt(L D); otherwise the first
+layer's output would be far larger than the embeddings.
 
-The transform is `jnp.fft`. In a test of 3,000 steps of two layers on two CPU
-cores it never hung, as XLA's batched factorisations can. It took a small part
-of the time of matmuls with matrices of sines and cosines. The input is real, so
-only half of the channels' frequencies are computed. The other half equal them
-at the opposite position.
+`jnp.fft` takes a small part of the time of matmuls with matrices of sines and
+cosines. The input is real, so only half of the channels' frequencies are
+computed. The other half equal them at the opposite position.
 
 Equation: Re(F_L X F_D), F the matrices of the discrete Fourier transform
 Source: Lee-Thorp et al. 2021, arXiv 2105.03824, section 3
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
-FAMILY = 'no attention'
-COST = 'O(L D log(L D))'
-GROWTH = {'time': 1, 'memory': 1}
-MIXES_PADDING = True  # the transform depends on the padded length
+from lra.models import About
+from lra.nn.mixer import BaseMixer
+
+# The transform depends on the padded length.
+ABOUT = About('no attention', 'O(L D log(L D))', mixes_padding=True)
 
 
-class Mixer(nn.Module):
-  """Fourier transform: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+class Mixer(BaseMixer):
+  """Attributes:
     orthonormal: whether the sums are divided by sqrt(L D).
-    dtype: dtype of the result; the transform is float32.
-    full_length: L of uncut sequences; None if no input is cut.
   """
   orthonormal: bool = True
   dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of all inputs: the transform reads each of them."""
     return length * width
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     _, length, width = x_BxLxD.shape
     full = self.full_length or length
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(jnp.float32)

@@ -2,12 +2,11 @@
 
 The graph is the chain of tokens: a token's neighbours are the tokens at most w
 positions away, and the token itself. The weight of a pair is the softmax of a
-sum of two numbers, one of each token, so no two vectors are multiplied.
-LeakyReLU is monotonic, so all tokens rank their common neighbours alike. As in
-the paper's hidden layers, the heads are concatenated after an ELU, and no
-output projection follows; the mean over heads of equation 6 is for a last
-layer. As in the released code, a bias is added before the ELU. That code drops
-weights and values at random; here only the encoder has dropout.
+sum of two numbers, one of each token. LeakyReLU is monotonic, so all tokens
+rank their common neighbours alike. As in the paper's hidden layers, the heads
+are concatenated after an ELU, and no output projection follows. As in the
+released code, a bias is added before the ELU. That code drops weights and
+values at random; here only the encoder has dropout.
 
 Equation: concat_h ELU(sum_j a_ij W_h x_j + b_h), a_ij = softmax over
   { j : |i - j| <= w } of LeakyReLU(s_h . W_h x_i + t_h . W_h x_j), slope 0.2
@@ -19,35 +18,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lra.models import About
 from lra.nn import layers, partials
 from lra.nn.block_sparse import from_blocks, neighbours, to_blocks
+from lra.nn.mixer import BaseMixer
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L D^2 + L w D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L D^2 + L w D)')
 
 SLOPE = 0.2  # of LeakyReLU below 0
 
 
-class Mixer(nn.Module):
-  """Graph attention on a chain: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+class Mixer(BaseMixer):
+  """Attributes:
     num_heads: number of heads, H; it divides D.
     radius: number of positions that a token sees on either side, w.
-    dtype: computing dtype; parameters are float32.
-
-  Raises:
-    UserError: num_heads does not divide D.
   """
   num_heads: int = 8
   radius: int = fields.argument(256, low=0, high=fields.MANY)
   dtype: jnp.dtype = jnp.float32
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns how many numbers the values and scores kept at once hold."""
     kept = sliding_window(min(self.radius, length)).kept(length)
     return kept * (width + self.num_heads)
 
@@ -71,20 +63,12 @@ class Mixer(nn.Module):
     return nn.elu(o_BxLxD + bias_D.astype(self.dtype)[None, None])
 
 
-def chain_attention(own_BxLxH: jax.Array, other_BxLxH: jax.Array,
-                    v_BxLxHxDh: jax.Array, mask_BxL: jax.Array,
+def chain_attention(own_BxLxH, other_BxLxH, v_BxLxHxDh, mask_BxL,
                     radius: int) -> jax.Array:
   """Averages the values of near tokens by softmax(LeakyReLU(own + other)).
 
-  Args:
-    own_BxLxH: float32 score of each token as a query.
-    other_BxLxH: float32 score of each token as a neighbour.
-    v_BxLxHxDh: values.
-    mask_BxL: bool, True = token. Padding is no neighbour.
-    radius: largest distance of a neighbour, in positions.
-
-  Returns:
-    [B, L, H, Dh] in the dtype of `v`, 0 at positions without a neighbour.
+  The float32 scores are those of a token as a query and as a neighbour. Padding
+  is no neighbour. Returns an array like `v`, 0 at positions without neighbours.
   """
   B, L, H, _ = v_BxLxHxDh.shape
   pattern = sliding_window(min(radius, L))

@@ -1,8 +1,8 @@
 """Grouped-query attention: groups of query heads share keys and values.
 
-With one group it equals multi-query attention (`mqa`). With as many groups as
-heads it equals the Transformer. The paper averages the heads of trained
-multi-head models; here the model is trained from the start.
+With one group it equals multi-query attention (`mqa`), with as many groups as
+heads the Transformer. The paper averages the heads of trained multi-head
+models; here the model is trained from the start.
 
 Equation: softmax(Q_h K_g^T / sqrt(Dh)) V_g for each head h, g = floor(h G / H),
   then an output projection
@@ -10,13 +10,12 @@ Source: Ainslie et al. 2023, arXiv 2305.13245, section 2.2
 """
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn.mixer import SoftmaxMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class MultiQuery(SoftmaxMixer):
@@ -26,12 +25,8 @@ class MultiQuery(SoftmaxMixer):
     projection
   Source: Shazeer 2019, arXiv 1911.02150, section 3
 
-  Attributes: those of `SoftmaxMixer`, and
-    num_kv_heads: G, number of heads of keys and of values; class attribute 1. A
-      subclass may declare it as a field.
-
-  Raises:
-    UserError: G does not divide H.
+  Attributes:
+    num_kv_heads: G, number of heads of keys and of values; it divides H.
   """
   num_kv_heads = 1
 
@@ -39,7 +34,6 @@ class MultiQuery(SoftmaxMixer):
     return super().kv_size(count) * self.num_kv_heads // self.num_heads
 
   def project(self, x_BxLxD):
-    """Returns queries [B, L, H, Dh], and keys and values [B, L, G, Dh]."""
     groups = self.num_kv_heads
     if self.num_heads % groups:
       raise UserError(
@@ -50,5 +44,4 @@ class MultiQuery(SoftmaxMixer):
 
 
 class Mixer(MultiQuery):
-  """Grouped-query attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
   num_kv_heads: int = fields.argument(2, low=1, high=fields.MANY)

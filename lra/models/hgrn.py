@@ -1,12 +1,10 @@
 """HGRN: a gated linear recurrence with rotating states and rising lower bounds.
 
 Decays depend on the token and have a lower bound, so that upper layers forget
-more slowly than lower ones. The bounds are cumulative sums of a softmax over
-the layers. They come from one table of parameters for all layers, which the
-encoder holds. The first layer has the bound 0. Each state also rotates by an
-angle that does not depend on the token. A bidirectional layer sums both
-directions. They share all parameters but the angles; with `share_theta` also
-the angles.
+more slowly than lower ones. The bounds come from one table of parameters for
+all layers, which the encoder holds. Each state also rotates by an angle that
+does not depend on the token. A bidirectional layer sums both directions. They
+share all parameters but the angles; with `share_theta` also the angles.
 
 The authors' settings for Long Range Arena have `encoder.block=glu`, batch norms
 and, for images, scans along rows and columns, which are not implemented here.
@@ -24,28 +22,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra import kernels
+from lra.models import About
 from lra.nn import direction, norm, state_space
 from lra.nn.contraction import Dense
-from lra.nn.lower_bounds import LowerBounds
-from lra.nn.mixer import resolve_kernel
 
-FAMILY = 'state space'
-COST = 'O(L D^2)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
+ABOUT = About('state space', 'O(L D^2)',
+              kernels=('xla', 'pallas_tpu', 'pallas_triton'))
+
+
+class LowerBounds(nn.Module):
+  """gamma of all layers: D -> float32 [num_layers, D]; gamma_0 = 0."""
+  num_layers: int
+
+  @nn.compact
+  def __call__(self, width: int) -> jax.Array:
+    share_KxD = nn.softmax(self.param(
+        'bounds', nn.initializers.ones, (self.num_layers, width)), axis=0)
+    # XLA computes a wrong gradient of one row of `cumsum` on a CPU.
+    return jnp.stack([share_KxD[:k].sum(0) for k in range(self.num_layers)])
 
 
 class Mixer(direction.DirectedMixer):
-  """HGRN: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+  """Attributes:
     share_theta: whether both directions rotate the state by the same angles.
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: dtype of the matmuls; the scan is complex64.
-    layer, num_layers: index of the layer, from 0, and number of layers.
-
-  Raises:
-    UserError: an attribute has a value that is none of its choices.
   """
   share_theta: bool = False
   kernel: str = 'auto'
@@ -53,30 +52,22 @@ class Mixer(direction.DirectedMixer):
   num_layers: int = 1
 
   op = 'scan'
-  # The encoder makes this once for all layers.
-  shared = LowerBounds
+
+  @property
+  def traits(self):
+    return super().traits.but(shared=LowerBounds)
 
   def state_size(self, width: int) -> int:
-    """Returns how many numbers pass from token to token, in all directions."""
-    return 2 * width * direction.passes(self.direction)
+    return 2 * width * self.passes
 
-  def kernel_for(self, length: int, width: int) -> str:
-    """Returns the kernel that runs; see `HeadMixer.kernel_for`."""
-    return resolve_kernel(self.op, self.kernel, (1, length, width),
-                          jnp.complex64)
+  def kernel_call(self, length, width):
+    return {'shape': (1, length, width), 'dtype': jnp.complex64}
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *, train: bool,
-               shared: jax.Array | None = None) -> jax.Array:
-    """Returns [B, L, D].
-
-    Args:
-      x_BxLxD: the input.
-      mask_BxL: bool, True = token.
-      train: unused.
-      shared: result of `LowerBounds`; None if the mixer holds its own.
+  def __call__(self, x_BxLxD, mask_BxL, *, train,
+               shared: jax.Array | None = None):
+    """Returns [B, L, D]; `shared` are `LowerBounds`, None for the mixer's own.
     """
-    del train
     width = x_BxLxD.shape[-1]
     self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
     if shared is None:
@@ -90,8 +81,7 @@ class Mixer(direction.DirectedMixer):
         input_BxLxE.astype(jnp.float32).reshape(*x_BxLxD.shape, 2))
     u_BxLxD = (1 - decay_BxLxD).astype(c_BxLxD.dtype) * c_BxLxD
     turns = self._turns(width)
-    h_BxLxD = direction.run(
-        self.direction,
+    h_BxLxD = self.run(
         lambda reverse: kernels.sharded(kernels.linear_scan)(
             u_BxLxD, mask=mask_BxL, reverse=reverse, kernel=self.kernel,
             a=decay_BxLxD.astype(u_BxLxD.dtype) * turns[reverse][None, None]),
@@ -107,7 +97,7 @@ class Mixer(direction.DirectedMixer):
   def _turns(self, width):
     """Returns exp(i theta), complex64 [D], for each direction."""
     names = ['theta']
-    if direction.passes(self.direction) == 2 and not self.share_theta:
+    if not self.causal and not self.share_theta:
       names.append('theta_reverse')
     start = 10_000.0 ** (-2 / width * np.arange(width))
     turns = [

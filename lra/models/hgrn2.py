@@ -1,10 +1,9 @@
 """HGRN2: a gated recurrence whose state is an outer product of key and value.
 
 The gate f is the decay, and 1 - f is the key. Its lower bound l rises with the
-layers, so that upper layers remember longer; the first layer has none. The
-bounds of all layers come from one table, which the encoder holds, as in HGRN.
-The query is a sigmoid and takes the place of HGRN's output gate. The paper's
-expansion ratio is the width of a head. A bidirectional layer sums both
+layers, as in HGRN, so that upper layers remember longer; the first layer has
+none. The query is a sigmoid and takes the place of HGRN's output gate. The
+paper's expansion ratio is the width of a head. A bidirectional layer sums both
 directions with the same parameters, as in the authors' code. The authors'
 models for Image and Pathfinder scan rows and columns; this one scans the
 sequence.
@@ -19,24 +18,18 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
+from lra.models.hgrn import LowerBounds
 from lra.nn import layers, norm
-from lra.nn.gated_mixer import GatedMixer
-from lra.nn.lower_bounds import LowerBounds
+from lra.nn.matrix_state import GatedMixer
 
-FAMILY = 'state space'
-COST = 'O(L D^2 / H)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla',)
+ABOUT = About('state space', 'O(L D^2 / H)', kernels=('xla',))
 
 
 class Mixer(GatedMixer):
-  """HGRN2: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `GatedMixer`, and
+  """Attributes:
     lower_bound: whether the decays have a lower bound, in all layers but the
       first.
-    dtype: dtype of the matmuls; gates are float32.
-    layer, num_layers: index of the layer, from 0, and number of layers.
   """
   lower_bound: bool = True
   layer: int = 0
@@ -44,30 +37,16 @@ class Mixer(GatedMixer):
 
   per_channel = True
 
-  def widths(self, width: int) -> tuple[int, int]:
-    return width, width
-
   @property
-  def shared(self) -> type[nn.Module] | None:
-    """Returns the module that the encoder makes once for all layers."""
-    return LowerBounds if self.lower_bound else None
+  def traits(self):
+    return super().traits.but(shared=LowerBounds if self.lower_bound else None)
 
-  @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *, train: bool,
-               shared: jax.Array | None = None) -> jax.Array:
-    """Returns [B, L, D].
-
-    Args:
-      x_BxLxD: the input.
-      mask_BxL: bool, True = token.
-      train: unused.
-      shared: result of `LowerBounds`; None if the mixer holds its own.
+  def mix(self, x_BxLxD, mask_BxL, shared: jax.Array | None = None):
+    """Returns [B, L, D]; `shared` are `LowerBounds`, None for the mixer's own.
     """
-    del train
-    if shared is None and self.lower_bound:
-      shared = LowerBounds(self.num_layers, name='lower')(x_BxLxD.shape[-1])
-    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
     width = x_BxLxD.shape[-1]
+    if shared is None and self.lower_bound:
+      shared = LowerBounds(self.num_layers, name='lower')(width)
     N, _ = self.heads(width)
     q_BxLxHxN, forget_BxLxHxN, v_BxLxHxN = (
         self.project(x_BxLxD, N, name, use_bias=True)
@@ -77,8 +56,8 @@ class Mixer(GatedMixer):
     operands = (nn.sigmoid(q_BxLxHxN), k_BxLxHxN.astype(self.dtype),
                 nn.silu(v_BxLxHxN), log_f_BxLxHxN)
     o_BxLxHxN = sum(self.attend(lambda reverse: operands, mask_BxL))
-    o_BxLxD = o_BxLxHxN.reshape(x_BxLxD.shape)
-    o_BxLxD = norm.LayerNorm(dtype=self.dtype, name='norm')(o_BxLxD)
+    o_BxLxD = norm.LayerNorm(dtype=self.dtype, name='norm')(
+        o_BxLxHxN.reshape(x_BxLxD.shape))
     return layers.Projection(
         (width,), (width,), self.dtype, name='out')(o_BxLxD)
 

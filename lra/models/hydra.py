@@ -16,49 +16,32 @@ Source: Hwang et al. 2024, arXiv 2407.09941, sections 3 and 4, and the released
   code
 """
 
-import functools
-
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
-from lra.nn import arrays, direction, norm
-from lra.nn.contraction import Dense
-from lra.nn.matrix_state import EPS
-from lra.nn.selective_mixer import SelectiveMixer, times
-from lra.nn.short_convolution import ShortConvolution
+from lra.models import About
+from lra.nn import arrays, norm
+from lra.nn.convolution import ShortConvolution
+from lra.nn.matrix_state import EPS, SelectiveMixer, times
 from lra.schema import fields
 
-FAMILY = 'state space'
-COST = 'O(L D (D + N))'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_tpu')
+ABOUT = About('state space', 'O(L D (D + N))', kernels=('xla', 'pallas_tpu'))
 
 
 class Mixer(SelectiveMixer):
-  """Hydra: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `SelectiveMixer`.
-  """
   conv_width: int = fields.argument(7, low=1, high=64)
 
-  @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    del train
-    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+  def mix(self, x_BxLxD, mask_BxL):
     N, E = self.heads(x_BxLxD.shape[-1])
-    lead, passes = x_BxLxD.shape[:2], direction.passes(self.direction)
-    dense = functools.partial(Dense, dtype=self.dtype, use_bias=False)
+    lead, passes = x_BxLxD.shape[:2], self.passes
     inner, states = self.num_heads * E, 2 * passes * self.groups * N
-    z_BxLxI = dense(inner, name='gate')(x_BxLxD)
+    z_BxLxI = self.dense(inner, 'gate')(x_BxLxD)
     u_BxLxC = ShortConvolution(
         self.conv_width, use_bias=True, centred=not self.causal,
         dtype=self.dtype, name='convolution')(
-            dense(inner + states, name='inputs')(x_BxLxD), mask_BxL)
+            self.dense(inner + states, 'inputs')(x_BxLxD), mask_BxL)
     dt_BxLxPxH, log_decay_BxLxPxH = self.steps(
-        dense(passes * self.num_heads, name='step')(x_BxLxD).reshape(
+        self.dense(passes * self.num_heads, 'step')(x_BxLxD).reshape(
             *lead, passes, self.num_heads), nn.initializers.ones)
     x_BxLxI, bc_BxLxS = u_BxLxC[..., :inner], u_BxLxC[..., inner:]
     x_BxLxHxE = x_BxLxI.reshape(*lead, self.num_heads, E)
@@ -71,7 +54,7 @@ class Mixer(SelectiveMixer):
               log_decay_BxLxPxH[:, :, way])
 
     skip_H = self.param('skip', nn.initializers.ones, (self.num_heads,))
-    skip_BxLxH = dense(self.num_heads, name='skip_of_input')(x_BxLxI).astype(
+    skip_BxLxH = self.dense(self.num_heads, 'skip_of_input')(x_BxLxI).astype(
         jnp.float32) + skip_H[None, None]
     y_BxLxHxE = x_BxLxHxE.astype(jnp.float32) * skip_BxLxH[..., None]
     for reverse, o_BxLxHxE in enumerate(self.attend(operands, mask_BxL)):
@@ -79,4 +62,4 @@ class Mixer(SelectiveMixer):
           o_BxLxHxE, mask_BxL, bool(reverse)).astype(jnp.float32)
     y_BxLxI = norm.RMSNorm(epsilon=EPS, dtype=self.dtype, name='norm')(
         y_BxLxHxE.reshape(z_BxLxI.shape))
-    return dense(x_BxLxD.shape[-1], name='out')(y_BxLxI * nn.silu(z_BxLxI))
+    return self.dense(x_BxLxD.shape[-1], 'out')(y_BxLxI * nn.silu(z_BxLxI))

@@ -4,9 +4,8 @@ The queries of a segment attend to their own segment, causally. They also read a
 memory of all segments before it, and a gate per head mixes both results. The
 memory is a matrix per head, filled by linear attention; while empty it returns
 0. The delta rule stores only the part of a value that the memory does not
-return for its key yet; with `delta` False it stores the whole value.
-
-The mixer is causal, as in the paper; CLS pooling is refused.
+return for its key yet. The mixer is causal, as in the paper; CLS pooling is
+refused.
 
 Equation: O = g A_mem + (1 - g) softmax(Q K^T / sqrt(Dh)) V, g = sigmoid(beta),
   A_mem = s(Q) M / (s(Q) z), then M += s(K)^T (V - s(K) M / (s(K) z)),
@@ -18,32 +17,27 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import layers
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import HeadMixer, MixerTraits
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L (S + Dh) D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L (S + Dh) D)')
 
 EPS = 1e-6  # added to the memory's normalisers, which start at 0
 
 
 class Mixer(HeadMixer):
-  """Infini-attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     segment_size: number of positions in a segment, S.
     delta: whether the memory stores values by the delta rule.
   """
   segment_size: int = fields.argument(256, low=1, high=fields.MANY)
   delta: bool = True
 
-  causal = True
+  traits = MixerTraits(causal=True)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of a segment of keys and values, and of the memory."""
-    del width
     head = layers.head_width(self.qkv_width, self.num_heads)
     return (self.kv_size(min(self.segment_size, length))
             + self.qkv_width * (head + 1))
@@ -84,7 +78,6 @@ def _feature(x):
 
 
 def _read(memory, phi_BxSxHxDh):
-  """Reads the memory (M, z) with features: float32 [B, S, H, Dh]."""
   m_BxHxDhxDh, z_BxHxDh = memory
   norm_BxSxH = _product('bshd,bhd->bsh', phi_BxSxHxDh, z_BxHxDh) + EPS
   return _product('bshd,bhde->bshe', phi_BxSxHxDh, m_BxHxDhxDh) / (
@@ -92,7 +85,6 @@ def _read(memory, phi_BxSxHxDh):
 
 
 def _store(memory, k_BxSxHxDh, v_BxSxHxDh, mask_BxS, delta):
-  """Returns the memory after a segment."""
   m_BxHxDhxDh, z_BxHxDh = memory
   mask_BxSx1x1 = mask_BxS[:, :, None, None]
   phi_BxSxHxDh = jnp.where(mask_BxSx1x1, _feature(k_BxSxHxDh), 0)

@@ -1,9 +1,9 @@
 """Kimi Delta Attention: a delta rule with a decay of each key channel.
 
-Projections of low rank compute the decays and the output gate from the input;
-both ranks are the width of a head's values. A bidirectional layer runs
-convolutions and recurrence once from each end, with the same parameters; this
-is not in the paper, whose models also have layers of softmax attention.
+Projections of low rank compute the decays and the output gate; both ranks are
+the width of a head's values. Keys and values are D wide by default. The paper's
+models also have layers of softmax attention; the bidirectional form is not in
+it.
 
 Equation: S'_t = diag(alpha_t) S_(t-1), S_t = S'_t + beta_t k_t^T (v_t - k_t
   S'_t), o_t = q_t S_t / sqrt(N), alpha_t = exp(-e^A softplus(W_2 W_1 x_t +
@@ -15,20 +15,13 @@ Source: Kimi Team 2025, arXiv 2510.26692, equations 1 and 10 and section 4, and
 
 import flax.linen as nn
 
-from lra.nn.contraction import Dense
+from lra.models import About
 from lra.nn.delta_mixer import DeltaMixer
 
-FAMILY = 'state space'
-COST = 'O(L D^2 / H)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla',)
+ABOUT = About('state space', 'O(L D^2 / H)', kernels=('xla',))
 
 
 class Mixer(DeltaMixer):
-  """Kimi Delta Attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `DeltaMixer`; keys and values are D wide by default.
-  """
 
   def log_decay(self, x_BxLxD):
     N, _ = self.heads(x_BxLxD.shape[-1])
@@ -41,6 +34,5 @@ class Mixer(DeltaMixer):
 
   def _low_rank(self, x_BxLxD, width, name):
     _, rank = self.heads(x_BxLxD.shape[-1])
-    low_BxLxR = Dense(rank, use_bias=False, dtype=self.dtype,
-                      name=f'{name}_down')(x_BxLxD)
-    return self.project(low_BxLxR, width, f'{name}_up')
+    return self.project(
+        self.dense(rank, f'{name}_down')(x_BxLxD), width, f'{name}_up')

@@ -1,11 +1,10 @@
 """Lightning attention: causal linear attention with a decay per head.
 
 Heads as in MiniMax-01: SiLU on queries, keys and values, RMS norm over all
-heads together, an output projection. `gate` adds MiniMax-01's sigmoid output
-gate; it is off by default to keep the Transformer's number of parameters.
-`decay_by_depth` shrinks the decay with depth as in MiniMax-01; it is off by
-default, as in the first paper. With `direction` bidirectional, attention in
-reverse order is added, so a token sees itself twice; no paper has this.
+heads together, an output projection. MiniMax-01 also has `gate` and
+`decay_by_depth`; they are off by default, to keep the Transformer's number of
+parameters and as in the first paper. A bidirectional layer adds attention in
+reverse order, so a token sees itself twice; no paper has this.
 
 Equation: S_t = e^(-s_h) S_(t-1) + K_t^T V_t, O_t = RMSNorm(Q_t S_t),
   s_h = 2^(-8h/H), h = 1..H
@@ -18,31 +17,24 @@ import jax.numpy as jnp
 
 from lra import kernels
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import direction, layers, norm
 from lra.nn.mixer import LinearMixer
 from lra.schema import fields
 
-FAMILY = 'linear'
-COST = 'O(L D Dh)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+ABOUT = About('linear', 'O(L D Dh)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'))
 
 
-class Mixer(LinearMixer):
-  """Lightning attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `LinearMixer`, and
+class Mixer(direction.Directed, LinearMixer):
+  """Attributes:
     direction: bidirectional sums both directions.
     decay: False sets all s_h to 0: plain causal linear attention.
-    decay_by_depth: whether s_h shrinks with depth as in MiniMax-01's released
+    decay_by_depth: whether s_h, not 0, shrinks with depth as in MiniMax-01's
       model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The factor is
       about 1 in the first layer and almost 0 in the last.
     gate: whether an output gate, sigmoid(x W_g), multiplies the normalised
       heads.
-    layer, num_layers: index of the layer, from 0, and number of layers.
-
-  Raises:
-    UserError: decay_by_depth without decay.
   """
   direction: str = fields.argument('causal', choices=direction.CHOICES)
   decay: bool = True
@@ -55,17 +47,11 @@ class Mixer(LinearMixer):
   operations = (kernels.lightning_attention,
                 kernels.lightning_attention_packed)
 
-  @property
-  def causal(self) -> bool:
-    """True if a position sees only itself and earlier ones."""
-    return direction.is_causal(self.direction)
-
   def state_size(self, width: int) -> int:
-    """Returns the size of S of all heads, in all directions."""
-    return super().state_size(width) * direction.passes(self.direction)
+    return super().state_size(width) * self.passes
 
   def slopes(self):
-    """Returns the decay s_h of each head, [H]; None means 2^(-8h/H)."""
+    """Returns s_h of each head, [H]; None means 2^(-8h/H)."""
     if self.decay_by_depth and not self.decay:
       raise UserError('config.model.decay_by_depth=True has no decay to '
                       'shrink: set config.model.decay=True.')
@@ -81,7 +67,6 @@ class Mixer(LinearMixer):
     return {'slopes': self.slopes(), 'activation': 'silu'}
 
   def attend(self, *operands, mask, **arrays):
-    """Runs the operation; sums both directions if bidirectional."""
     attend = super().attend
 
     def one_way(reverse):
@@ -90,10 +75,9 @@ class Mixer(LinearMixer):
       flipped = (jnp.flip(y, 1) for y in operands)
       return jnp.flip(attend(*flipped, mask=jnp.flip(mask, 1), **arrays), 1)
 
-    return direction.run(self.direction, one_way, join='sum')
+    return self.run(one_way, join='sum')
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
-    """Applies norm over all heads, gate and output projection: [B, L, D]."""
     if self._at_once(o_BxLxHxDh):
       return self._merge_at_once(o_BxLxHxDh, x_BxLxD)
     o_BxLxHxDh = norm.RMSNorm(
@@ -117,7 +101,6 @@ class Mixer(LinearMixer):
         'norm_project', 'auto', shape, self.dtype) != 'xla'
 
   def _merge_at_once(self, o_BxLxHxDh, x_BxLxD):
-    """Computes `merge` with the norm inside the matmul."""
     heads = o_BxLxHxDh.shape[2:]
     scale_E = _Scale(heads, name='norm')().reshape(-1)
     kernel_ExD, bias_D = layers.Projection(

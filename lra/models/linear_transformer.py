@@ -5,16 +5,14 @@ Source: Katharopoulos et al. 2020, arXiv 2006.16236, eq. 5 and 7
 """
 
 from lra import kernels
+from lra.models import About
 from lra.nn.mixer import LinearMixer
 
-FAMILY = 'linear'
-COST = 'O(L D Dh)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+ABOUT = About('linear', 'O(L D Dh)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'))
 
 
 class Mixer(LinearMixer):
-  """Linear attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
 
   op = 'linear'
   normalised = True

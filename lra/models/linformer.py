@@ -1,10 +1,8 @@
 """Linformer: keys and values projected along length to M landmarks.
 
 E and F are [L, M], so the parameters fix the length. Both mix all positions, so
-padded keys and values are zeroed: the content of padding changes no output.
-Every true position still reads all M landmarks. The paper also shares one
-matrix between all layers; this is left out, because each mixer owns its
-parameters.
+padded keys and values are zeroed: the content of padding changes no output. The
+paper also shares one matrix between all layers; this is left out.
 
 Equation: softmax(Q (E^T K)^T / sqrt(Dh)) F^T V per head, E, F: [L, M], then an
   output projection
@@ -14,20 +12,18 @@ Source: Wang et al. 2020, arXiv 2006.04768, eq. 7; sharing in section 4
 import flax.linen as nn
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn.mixer import SoftmaxMixer
 from lra.schema import fields
 
-FAMILY = 'low-rank'
-COST = 'O(L M D) time, O(L) memory'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
-MIXES_PADDING = True  # E and F have the shape of one padded length
+# E and F have the shape of one padded length.
+ABOUT = About('low-rank', 'O(L M D) time, O(L) memory',
+              kernels=('dense', 'chunked', 'splash', 'cudnn'),
+              mixes_padding=True)
 
 
 class Mixer(SoftmaxMixer):
-  """Linformer attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `SoftmaxMixer`, and
+  """Attributes:
     num_landmarks: number of landmarks, M.
     sharing: projections E (of keys) and F (of values): 'none' has one pair for
       each head, 'headwise' one pair for all heads, 'kv' one matrix that is
@@ -37,8 +33,6 @@ class Mixer(SoftmaxMixer):
   sharing: str = fields.argument('kv', choices=('none', 'headwise', 'kv'))
 
   def state_size(self, width: int) -> int:
-    """Returns the size of the M sums of keys and of values."""
-    del width
     return self.kv_size(self.num_landmarks)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
@@ -61,7 +55,6 @@ class Mixer(SoftmaxMixer):
 
 
 def _compress(x_BxLxHxDh, e_GxLxM):
-  """Sums positions into landmarks: [B, M, H, Dh]."""
   if len(e_GxLxM) == 1:
     return jnp.einsum('blhd,lm->bmhd', x_BxLxHxDh, e_GxLxM[0])
   return jnp.einsum('blhd,hlm->bmhd', x_BxLxHxDh, e_GxLxM)

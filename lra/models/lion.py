@@ -2,10 +2,9 @@
 
 Each token has a gate a. The weight of a token that is read is the product of
 its gate and of the gates of all tokens between it and the reader. `decay`
-chooses the gates: `none` (LION-LIT: a = 1), `fixed` (LION-D: one for each head)
-or `selective` (LION-S: one for each head and token). The recurrences from both
-ends each contain the token itself; it is subtracted once. A causal layer has
-the forward recurrence alone.
+chooses the gates of LION-LIT (a = 1), LION-D or LION-S. The recurrences from
+both ends each contain the token itself; it is subtracted once. A causal layer
+has the forward recurrence alone.
 
 In the released image models the gates start around 1/2, the default `short`.
 Gates near 1 (`long`) remember long sequences. The paper's models for Long Range
@@ -22,14 +21,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import arrays, layers, state_space
-from lra.nn.normalised_mixer import NormalisedMixer, ones_behind
+from lra.nn.matrix_state import GatedMixer, ones_behind
 from lra.schema import fields
 
-FAMILY = 'linear'
-COST = 'O(L D^2 / H)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla',)
+ABOUT = About('linear', 'O(L D^2 / H)', kernels=('xla',))
 
 DECAYS = ('none', 'fixed', 'selective')
 MEMORIES = ('short', 'long')
@@ -37,36 +34,26 @@ EPS = 1e-6  # added to the sum of the weights, as in the released code
 LONG = 0.001, 0.1  # range of 1 - a at the start with memory `long`
 
 
-class Mixer(NormalisedMixer):
-  """LION: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `GatedMixer`, and
+class Mixer(GatedMixer):
+  """Attributes:
     decay: `none`, `fixed` (a gate for each head) or `selective` (a gate for
       each head and token).
     memory: initial gates: `short` means around 1/2; `long` means 1 - x with x
       between 0.001 and 0.1, log-uniform.
-    dtype: dtype of the matmuls; gates are float32.
   """
   decay: str = fields.argument('selective', choices=DECAYS)
   memory: str = fields.argument('short', choices=MEMORIES)
 
-  def widths(self, width: int) -> tuple[int, int]:
-    return width, width
+  sums = 1
 
-  @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    del train
-    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+  def mix(self, x_BxLxD, mask_BxL):
     N, _ = self.heads(x_BxLxD.shape[-1])
     q, k, v = (self.project(x_BxLxD, N, name) for name in layers.QKV)
     q, k = (self._features(y).astype(self.dtype) for y in (q, k))
     log_a_BxLxH = self._log_gates(x_BxLxD)
-    ways = self.attend_and_sum(
+    o_BxLxHxE = sum(self.attend(
         lambda reverse: (q, k, v, arrays.token_before(
-            log_a_BxLxH, mask_BxL, reverse)), mask_BxL)
-    o_BxLxHxE = sum(ways)
+            log_a_BxLxH, mask_BxL, reverse)), mask_BxL))
     if not self.causal:
       own_BxLxHx1 = (q.astype(jnp.float32) * k.astype(jnp.float32)).sum(
           -1, keepdims=True)
@@ -76,7 +63,6 @@ class Mixer(NormalisedMixer):
         o_BxLxHxE.astype(self.dtype), x_BxLxD.shape[-1], self.dtype)
 
   def _features(self, y_BxLxHxN):
-    """Returns phi(y), float32 [B, L, H, N]."""
     y_BxLxHxN = y_BxLxHxN.astype(jnp.float32)
     if self.decay == 'none':
       return nn.elu(y_BxLxHxN) + 1
@@ -85,7 +71,6 @@ class Mixer(NormalisedMixer):
         jnp.square(y_BxLxHxN).sum(-1, keepdims=True))
 
   def _log_gates(self, x_BxLxD):
-    """Returns log a, float32 [B, L, H]."""
     shape = *x_BxLxD.shape[:2], self.num_heads
     if self.decay == 'none':
       return jnp.zeros(shape, jnp.float32)

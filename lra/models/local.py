@@ -9,19 +9,16 @@ Equation: softmax over { j : floor(j / b) = floor(i / b) } of q_i k_j / sqrt(Dh)
 Source: Tay et al. 2020 (Long Range Arena), arXiv 2011.04006, released code
 """
 
+from lra.models import About
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L b D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L b D)')
 
 
 class Mixer(PatternMixer):
-  """Attention within blocks: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     block_size: number of positions in a block, b; the last block may be
       shorter.
   """

@@ -1,14 +1,12 @@
 """Long convolutions: kernels as long as the sequence, each tap a parameter.
 
 Kernels are small at first, and taps below a threshold count as 0 (`squash`).
-While training, `kernel_dropout` drops taps, the same for a whole batch. A
-bidirectional layer also has reverse kernels, which begin at the next token, as
-in the authors' code. The authors' settings for Long Range Arena have one
-direction on ListOps, Text, Retrieval and Image.
+While training, `kernel_dropout` drops taps, the same for a whole batch. Reverse
+kernels begin at the next token, as in the authors' code. The authors' settings
+for Long Range Arena have one direction on ListOps, Text, Retrieval and Image.
 
 In the paper's models a layer is a norm, this mixer and a residual sum, without
-an MLP: `encoder.block=none`. Dropout between GELU and the gate is that of the
-encoder. The convolution is computed by FFT in float32.
+an MLP: `encoder.block=none`. The convolution is computed by FFT in float32.
 
 Equation: y_c = k_c * x + k'_c * x (reversed) + d_c x,
   k = sign(w) max(|w| - squash, 0); a gated GELU of all y_c
@@ -16,35 +14,26 @@ Source: Fu et al. 2023, arXiv 2302.06646, section 3, and the released code
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
-from lra.nn import direction, draws, glu
+from lra.models import About
+from lra.nn import direction, draws
+from lra.nn.convolution import convolve
 from lra.nn.dropout import drop
-from lra.nn.long_convolution import convolve
+from lra.nn.state_space import GatedOutput
 from lra.schema import fields
 
-FAMILY = 'state space'
-COST = 'O(L D (log L + D))'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('state space', 'O(L D (log L + D))')
 PARAM_GROUPS = ('kernels', 'kernels_reverse')
 
 STD = 0.002  # standard deviation of initial taps
 
 
 class Mixer(direction.DirectedMixer):
-  """Long convolutions: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+  """Attributes:
     num_kernels: number of kernels of each channel, c.
     squash: threshold of the kernels: values closer to 0 become 0.
     kernel_dropout: dropout rate of the values of the kernels.
-    dtype: dtype of the gate's matmuls; the convolution is float32.
-    full_length: L of uncut sequences, the number of taps; None if no input is
-      cut.
-
-  Raises:
-    UserError: an unknown direction.
   """
   num_kernels: int = fields.argument(2, low=1, high=1024)
   squash: float = fields.argument(0.003, low=0, high=1.0)
@@ -52,29 +41,25 @@ class Mixer(direction.DirectedMixer):
   full_length: int | None = None
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of all inputs, because kernels are as long as these."""
     return length * width
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(jnp.float32)
     width = x_BxLxD.shape[-1]
     kernels_CxDxK = [
         self._kernels(name, x_BxLxD.shape[1:], train) for name in (
-            'kernels', 'kernels_reverse')[:direction.passes(self.direction)]]
+            'kernels', 'kernels_reverse')[:self.passes]]
     d_CxD = self.param(
         'd', nn.initializers.normal(1.0), (self.num_kernels, width))
     y_BxLxE = jnp.concatenate([
         convolve(x_BxLxD, *both, own_twice=False) + d_D[None, None] * x_BxLxD
         for d_D, *both in zip(d_CxD, *kernels_CxDxK, strict=True)], -1)
-    return glu.GatedOutput('full_glu', self.dropout, self.dtype, exact=True,
-                           width=width, tie_dropout=self.tie_dropout,
-                           name='output')(y_BxLxE, train=train)
+    return GatedOutput('full_glu', self.dropout, self.dtype, exact=True,
+                       width=width, tie_dropout=self.tie_dropout,
+                       name='output')(y_BxLxE, train=train)
 
   def _kernels(self, name, shape, train):
-    """Returns the kernels of one direction, float32 [C, D, L]."""
     length, width = shape
     w_CxDxK = self.param(
         name, nn.initializers.normal(STD),

@@ -1,11 +1,10 @@
 """Longformer: a sliding window plus global tokens with their own projections.
 
 The first `num_global` tokens (the CLS token) are global. Every query sees them
-through the window's projections. Global tokens see every token through separate
-query, key and value projections, as in the authors' code. The LRA release has
-these projections too but makes no token global, so it does not use them. All
-heads have one dilation, 1 by default; the paper dilates two heads of its upper
-layers.
+through the window's projections. They see every token through separate
+projections of queries, keys and values, as in the authors' code. The LRA
+release makes no token global, so it does not use these. All heads have one
+dilation; the paper dilates two heads of its upper layers.
 
 Equation: softmax over { j : |i - j| <= w/2 or j global } of q_i k_j / sqrt(Dh);
   global i: softmax over all j of q'_i k'_j / sqrt(Dh), with values v'_j
@@ -17,20 +16,17 @@ import dataclasses
 import flax.linen as nn
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import block_sparse, layers, partials
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L w D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L w D)')
 
 
 class Mixer(PatternMixer):
-  """Window and global attention: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     window: size of the window, w. A query sees w // 2 positions on either side.
     dilation: distance between neighbouring positions of the window.
     num_global: number of first tokens that see all tokens and that all tokens
@@ -59,13 +55,11 @@ class Mixer(PatternMixer):
     return self.merge(o_BxLxHxDh, x_BxLxD)
 
   def _global_rows(self, x_BxLxD, mask_BxL):
-    """Attends from the G global queries to all tokens: [B, G, H, Dh].
-
-    Computes q' (x W) as (q' W^T) x, and sum of weights * (x W) as
-    (sum of weights * x) W. So the keys and values of all positions, which only
-    few queries need, are never formed. Keys have no bias: it would shift all
-    logits of a query by one number.
-    """
+    """Attends from the G global queries to all tokens: [B, G, H, Dh]."""
+    # Computes q' (x W) as (q' W^T) x, and sum of weights * (x W) as
+    # (sum of weights * x) W. So the keys and values of all positions, which
+    # only few queries need, are never formed. Keys have no bias: it would shift
+    # all logits of a query by one number.
     q_BxGxHxDh = self.heads(x_BxLxD[:, :self.num_global], 'global_query')
     B, G, H, Dh = q_BxGxHxDh.shape
     D = x_BxLxD.shape[-1]

@@ -1,13 +1,11 @@
 """LRU: a linear recurrence whose complex decays lambda are parameters.
 
 The initial decays lie in a ring between the radii r_min and r_max, with phases
-up to max_phase. gamma, a parameter that starts at the root of 1 - |lambda|^2,
-keeps the size of states near that of inputs. Path-X needs decays near 1 and
-small phases. The directions of a bidirectional layer share all parameters but
-C, as in S5. Dropout between GELU and the gate is that of the encoder.
-
-In the paper's models a layer is a norm, this mixer and a residual sum, without
-an MLP: `encoder.block=none`.
+up to max_phase; Path-X needs decays near 1 and small phases. gamma, a parameter
+that starts at the root of 1 - |lambda|^2, keeps the size of states near that of
+inputs. The directions of a bidirectional layer share all parameters but C, as
+in S5. In the paper's models a layer is a norm, this mixer and a residual sum,
+without an MLP: `encoder.block=none`.
 
 Equation: h_t = lambda h_(t-1) + gamma B x_t, y_t = Re(C [h_t, h'_t]) + d x_t,
   lambda = exp(-exp(nu) + i exp(theta)), h' from the last token on; a gated GELU
@@ -22,57 +20,41 @@ import jax.numpy as jnp
 
 from lra import kernels
 from lra.core.errors import UserError
-from lra.nn import direction, glu, state_space
-from lra.nn.mixer import resolve_kernel
+from lra.models import About
+from lra.nn import direction, state_space
 from lra.schema import fields
 
-FAMILY = 'state space'
-COST = 'O(L D (N + D))'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('state space', 'O(L D (N + D))',
+              kernels=('xla', 'pallas_tpu', 'pallas_triton'))
 PARAM_GROUPS = ('log_nu', 'log_theta', 'log_gamma', 'b')
-KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
 
 
 class Mixer(direction.DirectedMixer):
-  """LRU: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+  """Attributes:
     state_dim: number of complex states, N.
     r_min, r_max: range of the absolute values of lambda at the start of
       training.
     max_phase: largest phase of lambda at the start of training.
-    activation: activation and gate after the recurrence; see `lra.nn.glu`.
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: dtype of the matmuls; the scan is complex64.
-
-  Raises:
-    UserError: r_min is not below r_max, or an attribute has a value that is
-      none of its choices.
+    activation: activation and gate after the recurrence; see
+      `lra.nn.state_space.GatedOutput`.
   """
   state_dim: int = fields.argument(64, low=1, high=fields.MANY)
   r_min: float = fields.argument(0.0, low=0, below=1)
   r_max: float = fields.argument(1.0, above=0, high=1)
   max_phase: float = fields.argument(6.28, above=0, high=2 * math.pi)
-  activation: str = fields.argument('full_glu', choices=glu.ACTIVATIONS)
+  activation: str = fields.argument('full_glu', choices=state_space.ACTIVATIONS)
   kernel: str = 'auto'
 
   op = 'scan'
 
   def state_size(self, width: int) -> int:
-    """Returns how many numbers pass from token to token, in all directions."""
-    del width
-    return 2 * self.state_dim * direction.passes(self.direction)
+    return 2 * self.state_dim * self.passes
 
-  def kernel_for(self, length: int, width: int) -> str:
-    """Returns the kernel that runs; see `HeadMixer.kernel_for`."""
-    del width
-    return resolve_kernel(self.op, self.kernel, (1, length, self.state_dim),
-                          jnp.complex64)
+  def kernel_call(self, length, width):
+    return {'shape': (1, length, self.state_dim), 'dtype': jnp.complex64}
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0)
     width = x_BxLxD.shape[-1]
@@ -80,20 +62,19 @@ class Mixer(direction.DirectedMixer):
     b_NxD = self._matrix('b', (self.state_dim, width), (2 * width)**-0.5)
     u_BxLxN = state_space.into_states(
         x_BxLxD, gamma_N[:, None].astype(b_NxD.dtype) * b_NxD, self.dtype)
-    h_BxLxN = direction.run(
-        self.direction,
+    h_BxLxN = self.run(
         lambda reverse: kernels.sharded(kernels.linear_scan)(
             u_BxLxN, a=lambda_N, reverse=reverse, kernel=self.kernel),
         join='concat')
     c_DxN = jnp.concatenate([
         self._matrix(name, (width, self.state_dim), self.state_dim**-0.5)
-        for name in ('c', 'c_reverse')[:direction.passes(self.direction)]], -1)
+        for name in ('c', 'c_reverse')[:self.passes]], -1)
     y_BxLxD = state_space.out_of_states(h_BxLxN, c_DxN, self.dtype)
     d_D = self.param('d', nn.initializers.normal(1.0), (width,))
     y_BxLxD += d_D[None, None] * x_BxLxD.astype(jnp.float32)
-    return glu.GatedOutput(self.activation, self.dropout, self.dtype,
-                           tie_dropout=self.tie_dropout, name='output')(
-                               y_BxLxD, train=train)
+    return state_space.GatedOutput(
+        self.activation, self.dropout, self.dtype,
+        tie_dropout=self.tie_dropout, name='output')(y_BxLxD, train=train)
 
   def _ring(self):
     """Returns lambda, complex64 [N], and gamma, float32 [N]."""

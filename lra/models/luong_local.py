@@ -5,9 +5,8 @@ without padding. It attends to tokens within w of the centre, and a Gaussian
 around the centre multiplies the softmax weights. Gradients reach the centre
 through the Gaussian; the choice of tokens in the window has no gradient. In the
 paper a decoder with one head attends to the states of an encoder; here a
-sequence attends to itself. The score is Luong's general one, h^T W s, with
-W = Wq Wk^T for each head, divided by sqrt(Dh) as in the other models. Values
-are projected.
+sequence attends to itself. The score is Luong's general one, h^T W s with
+W = Wq Wk^T for each head, divided by sqrt(Dh). Values are projected.
 
 Equation: a_ij = exp(-(j - p_i)^2 / (2 sigma^2)) times the softmax over
   { j : |j - p_i| <= w } of q_i k_j / sqrt(Dh), sigma = w / 2,
@@ -19,30 +18,22 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import arrays, layers, partials
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L D^2 + L w D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L D^2 + L w D)')
 
 CHUNK = 128  # number of queries processed at a time
 
 
-class Mixer(HeadMixer):
-  """Local-p attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+class Mixer(AttentionMixer):
+  """Attributes:
     half_width: number of tokens that are seen on either side of the predicted
       centre, w (the paper's D).
   """
   half_width: int = fields.argument(10, low=1, high=fields.MANY)
-
-  def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
-    del width
-    return self.kv_size(length)
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
@@ -53,11 +44,8 @@ class Mixer(HeadMixer):
     return self.merge(o_BxLxHxDh, x_BxLxD)
 
   def _centres(self, x_BxLxD, mask_BxL):
-    """Returns the centres p, float32 [B, L, H].
-
-    All steps are float32: bfloat16 cannot distinguish neighbours among
-    thousands of positions.
-    """
+    """Returns the centres p, float32 [B, L, H]."""
+    # bfloat16 cannot distinguish neighbours among thousands of positions.
     hidden_BxLxHxDh = jnp.tanh(layers.project_heads(
         x_BxLxD, self.num_heads, self.qkv_width, jnp.float32, 'centre',
         self.qkv_bias))
@@ -70,9 +58,8 @@ class Mixer(HeadMixer):
         share_BxLxH)
 
 
-def local_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
-                    v_BxLxHxDh: jax.Array, mask_BxL: jax.Array,
-                    centre_BxLxH: jax.Array, half_width: int) -> jax.Array:
+def local_attention(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, centre_BxLxH,
+                    half_width: int) -> jax.Array:
   """Attends around given centres, `CHUNK` queries at a time: like `v`.
 
   Centres are positions, from 0, among the tokens without padding; padding is

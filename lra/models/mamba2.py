@@ -22,42 +22,28 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.nn import direction, norm
-from lra.nn.contraction import Dense
-from lra.nn.matrix_state import EPS
-from lra.nn.selective_mixer import SelectiveMixer, times
-from lra.nn.short_convolution import ShortConvolution
+from lra.models import About
+from lra.nn import norm
+from lra.nn.convolution import ShortConvolution
+from lra.nn.matrix_state import EPS, SelectiveMixer, times
 
-FAMILY = 'state space'
-COST = 'O(L D (D + N))'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_tpu')
+ABOUT = About('state space', 'O(L D (D + N))', kernels=('xla', 'pallas_tpu'))
 
 
 class Mixer(SelectiveMixer):
-  """Mamba-2: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `SelectiveMixer`.
-  """
-
-  @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    del train
-    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+  def mix(self, x_BxLxD, mask_BxL):
     N, E = self.heads(x_BxLxD.shape[-1])
-    dense = functools.partial(Dense, dtype=self.dtype, use_bias=False)
     inner, states = self.num_heads * E, self.groups * N
-    z_BxLxI = dense(inner, name='gate')(x_BxLxD)
-    xbc_BxLxC = dense(inner + 2 * states, name='inputs')(x_BxLxD)
+    z_BxLxI = self.dense(inner, 'gate')(x_BxLxD)
+    xbc_BxLxC = self.dense(inner + 2 * states, 'inputs')(x_BxLxD)
     dt_BxLxH, log_decay_BxLxH = self.steps(
-        dense(self.num_heads, name='step')(x_BxLxD),
+        self.dense(self.num_heads, 'step')(x_BxLxD),
         functools.partial(jax.random.uniform, minval=1.0, maxval=16.0))
     convolution = ShortConvolution(
         self.conv_width, use_bias=True, dtype=self.dtype, name='convolution')
     ways = []
-    for reverse in range(direction.passes(self.direction)):
+    for reverse in range(self.passes):
       x, b, c = jnp.split(convolution(xbc_BxLxC, mask_BxL, bool(reverse)),
                           [inner, inner + states], axis=-1)
       ways.append((x.reshape(*x.shape[:2], self.num_heads, E), *(
@@ -79,5 +65,5 @@ class Mixer(SelectiveMixer):
     y_BxLxGxF = norm.RMSNorm(
         epsilon=EPS, dtype=self.dtype, feature_axes=(-2, -1),
         reduction_axes=-1, name='norm')(y_BxLxGxF)
-    return dense(x_BxLxD.shape[-1], name='out')(
+    return self.dense(x_BxLxD.shape[-1], 'out')(
         y_BxLxGxF.reshape(z_BxLxI.shape))

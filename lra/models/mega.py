@@ -6,11 +6,8 @@ one projection of the averages. `attention` chooses between a softmax and the
 Laplace function, whose logits are divided by the number of tokens. A learned
 number for each distance is added to the logits. A gate u updates the residual
 stream x before the norm: the mixer returns u (h' - x), and applies dropout
-itself. With `chunk_size`, attention stays within chunks, and only the averages
-connect them. `truncation` cuts the averages; the authors' settings for Long
-Range Arena have 1,024 taps, 4,096 for Path-X.
-
-The authors' feed-forward layers have SiLU, those of this encoder GELU.
+itself. The authors' settings for Long Range Arena have a `truncation` of 1,024
+taps, 4,096 for Path-X. Their feed-forward layers have SiLU, not GELU.
 
 Equation: m = SiLU(K * x + w x),  K[l] = sum_n p_n beta_n gamma_n / sqrt(n)
   (1 - p_n alpha_n)^l;  v = SiLU(x W_v),  u = sigmoid(m W_u),
@@ -25,15 +22,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.nn import direction, state
+from lra.models import About
+from lra.nn import convolution, direction
 from lra.nn.contraction import Dense
+from lra.nn.convolution import convolve, exponential_sums
 from lra.nn.dropout import Dropout
-from lra.nn.long_convolution import convolve, exponential_sums
 from lra.schema import fields
 
-FAMILY = 'state space'
-COST = 'O(L^2 D) time, O(L D) memory'
-GROWTH = {'time': 2, 'memory': 1}
+ABOUT = About('state space', 'O(L^2 D) time, O(L D) memory', time=2)
 
 ATTENTIONS = ('softmax', 'laplace')
 ROWS = 128  # queries processed at a time
@@ -41,9 +37,7 @@ STD = 0.02  # standard deviation of initial weights
 
 
 class Mixer(direction.DirectedMixer):
-  """Mega: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+  """Attributes:
     ema_dim: number of moving averages of each channel, n.
     z_width: width of the queries and keys.
     v_width: width of the values; 0 means 2 D.
@@ -52,12 +46,6 @@ class Mixer(direction.DirectedMixer):
       chunk; 0 means one chunk for all.
     truncation: number of taps of the averages, one for each token that they
       include; 0 means L.
-    dtype: computing dtype; the averages and the logits are float32.
-    full_length: L of uncut sequences, which sets the number of distances; None
-      if no input is cut.
-
-  Raises:
-    UserError: an attribute has a value that is none of its choices.
   """
   ema_dim: int = fields.argument(16, low=1, high=4096)
   z_width: int = fields.argument(64, low=1, high=fields.MANY)
@@ -67,36 +55,29 @@ class Mixer(direction.DirectedMixer):
   truncation: int = fields.argument(0, low=0, high=fields.MANY)
   full_length: int | None = None
 
-  # The encoder passes the residual stream and adds the result without dropout.
-  gates_residual = True
+  @property
+  def traits(self):
+    return super().traits.but(gates_residual=True)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the averages and of keys and values of a chunk."""
-    ways = direction.passes(self.direction)
+    ways = self.passes
     taps = ways * (self.truncation - 1) + 1
-    averages = (state.under_kernel(taps, width, length) if self.truncation
+    averages = (convolution.under_kernel(taps, width, length) if self.truncation
                 else ways * self.ema_dim * width)
     seen = min(self.chunk_size or length, length)
     return averages + seen * (self.z_width + (self.v_width or 2 * width))
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *, train: bool,
-               residual: jax.Array | None = None) -> jax.Array:
-    """Returns u (h' - residual), [B, L, D].
-
-    Args:
-      x_BxLxD: the normalised input.
-      mask_BxL: bool, True = token.
-      train: whether dropout is on.
-      residual: [B, L, D], the input before the norm; None means x.
-    """
+  def __call__(self, x_BxLxD, mask_BxL, *, train,
+               residual: jax.Array | None = None):
+    """Returns u (h' - residual), for the input before the norm or x."""
     residual = x_BxLxD if residual is None else residual
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(self.dtype)
     D, Z = x_BxLxD.shape[-1], self.z_width
     V = self.v_width or 2 * D
     v_BxLxV = nn.silu(self._dense(V, 'value')(x_BxLxD))
     m_BxLxD = MovingAverage(
-        self.ema_dim, self.truncation, self.direction, name='average')(x_BxLxD)
+        self.ema_dim, self.truncation, self.passes, name='average')(x_BxLxD)
     m_BxLxD = Dropout(self.dropout, self.tie_dropout, name='drop_average')(
         m_BxLxD.astype(self.dtype), deterministic=not train)
     u, z, r, h = jnp.split(
@@ -119,7 +100,6 @@ class Mixer(direction.DirectedMixer):
                  kernel_init=nn.initializers.normal(STD))
 
   def _attend(self, q_BxLxZ, k_BxLxZ, v_BxLxV, mask_BxL):
-    """Attends within chunks: [B, L, V]."""
     batch, length = mask_BxL.shape
     chunk = self.chunk_size or length
     most = self.chunk_size or self.full_length or length
@@ -138,29 +118,25 @@ class Mixer(direction.DirectedMixer):
 
 
 class MovingAverage(nn.Module):
-  """Damped moving averages of each channel: [B, L, D] -> float32 [B, L, D].
-
-  Attributes: `ema_dim`, `truncation` and `direction` of `Mixer`.
-  """
+  """Damped moving averages of each channel; for the fields see `Mixer`."""
   ema_dim: int
   truncation: int
-  direction: str
+  passes: int
 
   @nn.compact
   def __call__(self, x_BxLxD: jax.Array) -> jax.Array:
-    """Returns SiLU(K * x + w x); x is 0 at padding."""
+    """Returns SiLU(K * x + w x), float32 [B, L, D]; x is 0 at padding."""
     length, width = x_BxLxD.shape[1:]
     taps = min(length, self.truncation or length)
     kernels_DxK = [
         self._kernel(name, width, taps) for name in ('forward', 'reverse')[
-            :direction.passes(self.direction)]]
+            :self.passes]]
     x_BxLxD = x_BxLxD.astype(jnp.float32)
     own_D = self.param('own', nn.initializers.normal(1.0), (width,))
     return nn.silu(convolve(x_BxLxD, *kernels_DxK)
                    + own_D[None, None] * x_BxLxD)
 
   def _kernel(self, name, width, taps):
-    """Returns the kernel of one direction, float32 [D, taps]."""
     normal, shape = nn.initializers.normal, (width, self.ema_dim)
     signs_N = jnp.where(jnp.arange(self.ema_dim) % 2, -1.0, 1.0)
     step_DxN, damping_DxN, expand_DxN, project_DxN = (
@@ -175,8 +151,7 @@ class MovingAverage(nn.Module):
         weight_DxN, jnp.log1p(-p_DxN * nn.sigmoid(damping_DxN)), taps)
 
 
-def attend(q_BxLxZ: jax.Array, k_BxLxZ: jax.Array, v_BxLxV: jax.Array,
-           mask_BxL: jax.Array, bias_S: jax.Array, attention: str,
+def attend(q_BxLxZ, k_BxLxZ, v_BxLxV, mask_BxL, bias_S, attention: str,
            causal: bool) -> jax.Array:
   """Attends by blocks of `ROWS` queries: [B, L, V] in the dtype of v.
 
@@ -184,12 +159,7 @@ def attend(q_BxLxZ: jax.Array, k_BxLxZ: jax.Array, v_BxLxV: jax.Array,
     laplace: (1 + erf((s - sqrt(1/2)) sqrt(2 pi))) / 2, for
       s = q_i k_j / (number of tokens that i may see) + b_(j - i)
 
-  Args:
-    q_BxLxZ, k_BxLxZ, v_BxLxV: any float dtype; logits are float32.
-    mask_BxL: bool, True = token. Padding gets no weight.
-    bias_S: float32 [2 L - 1], for the distances 1 - L ... L - 1.
-    attention: one of `ATTENTIONS`.
-    causal: whether a token sees only itself and earlier ones.
+  Logits are float32. `bias_S` is for the distances 1 - L ... L - 1.
   """
   length, rows = mask_BxL.shape[1], min(ROWS, mask_BxL.shape[1])
   count = -(-length // rows)
@@ -223,7 +193,8 @@ def attend(q_BxLxZ: jax.Array, k_BxLxZ: jax.Array, v_BxLxV: jax.Array,
 
 
 def _weights(products, bias, seen, width, attention):
-  """Returns weights [B, R, L] of products q k^T, bias and seen keys."""
+  """Returns attention weights [B, R, L] of q k^T, 0 at keys that are not seen.
+  """
   if attention == 'softmax':
     logits = jnp.where(seen, products / math.sqrt(width) + bias, -1e30)
     top = jax.lax.stop_gradient(logits.max(-1, keepdims=True))

@@ -8,7 +8,7 @@ Queries and gates are half as wide as the input.
 `conv_width` puts a short convolution with SiLU before all projections. The
 authors' language models have width 4; their settings for Long Range Arena do
 not mention it. A bidirectional layer sums the outputs of both directions, with
-the same parameters; the paper does not describe a bidirectional layer.
+the same parameters; the paper has none.
 
 Equation: S_t = diag(alpha_t) S_(t-1) + (1 - alpha_t)^T v_t,
   alpha_t = sigmoid(W_a x_t)^(1/16), o_t = q_t S_t / sqrt(N)
@@ -20,51 +20,37 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.nn import direction, layers, norm
-from lra.nn.gated_mixer import GatedMixer
-from lra.nn.matrix_state import EPS, width_argument
-from lra.nn.short_convolution import ShortConvolution
+from lra.models import About
+from lra.nn import layers, norm
+from lra.nn.convolution import ShortConvolution
+from lra.nn.matrix_state import EPS, GatedMixer, width_argument
 from lra.schema import fields
 
-FAMILY = 'state space'
-COST = 'O(L D^2 / H)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla',)
-
+ABOUT = About('state space', 'O(L D^2 / H)', kernels=('xla',))
 ROOT = 16  # a gate is the 16th root of a sigmoid
 
 
 class Mixer(GatedMixer):
-  """MetaLA: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `GatedMixer`, and
+  """Attributes:
     key_width: width of the queries and gates of all heads together; 0 means D /
       2.
     augmentation: whether each token sees its own value a second time.
     conv_width: number of tokens that the short convolution reads; 0 means no
       convolution.
-    dtype: dtype of the matmuls; gates are float32.
   """
   key_width: int = width_argument()
   augmentation: bool = True
   conv_width: int = fields.argument(0, low=0, high=64)
 
   per_channel = True
+  scaled = True
 
-  def widths(self, width: int) -> tuple[int, int]:
+  def widths(self, width):
     return self.key_width or width // 2, width
 
-  @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    del train
-    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+  def mix(self, x_BxLxD, mask_BxL):
     D = x_BxLxD.shape[-1]
     N, E = self.heads(D)
-    convolution = ShortConvolution(
-        self.conv_width, dtype=self.dtype,
-        name='convolution') if self.conv_width else None
     query, forget = (self.projection(D, N, name) for name in (
         'query', 'forget'))
     value = self.projection(D, E, 'value')
@@ -73,10 +59,12 @@ class Mixer(GatedMixer):
         'augmentation', nn.initializers.zeros,
         (self.num_heads, N)) if self.augmentation else None
 
-    inputs = [x_BxLxD] * direction.passes(self.direction)
-    if convolution is not None:
+    inputs = [x_BxLxD] * self.passes
+    if self.conv_width:
+      convolution = ShortConvolution(
+          self.conv_width, dtype=self.dtype, name='convolution')
       inputs = [convolution(x_BxLxD, mask_BxL, reverse)
-                for reverse in range(direction.passes(self.direction))]
+                for reverse in range(self.passes)]
 
     def operands(reverse):
       u_BxLxD = inputs[reverse]
@@ -87,8 +75,7 @@ class Mixer(GatedMixer):
               log_decay_BxLxHxN)
 
     out_BxLxHxE = 0
-    for reverse, o_BxLxHxE in enumerate(
-        self.attend(operands, mask_BxL, scale=N**-0.5)):
+    for reverse, o_BxLxHxE in enumerate(self.attend(operands, mask_BxL)):
       o_BxLxHxE = o_BxLxHxE.astype(jnp.float32)
       if weight_HxN is not None:
         o_BxLxHxE += _augmentation(*operands(reverse)[:3], weight_HxN)

@@ -1,12 +1,12 @@
 """Multi-head latent attention: keys and values from one low-rank latent.
 
-Each token is reduced to a latent c of width R and one rotated key of width Dr;
-keys and values of all heads are linear in c. They are never computed here. The
-key matrix of a head is applied to its query instead, and the value matrix to
-the head's output. Attention then runs over the latents as one shared head. The
-result is mathematically equal, with dot products of R + Dr instead of Dh + Dr
-terms. Queries come from another latent. Both latents have an RMS norm, as in
-the released code; the paper's equations leave it out.
+Each token is reduced to a latent c of width R and one rotated key of width Dr.
+The keys and values of all heads, linear in c, are never computed. The key
+matrix of a head is applied to its query instead, and the value matrix to the
+head's output. Attention then runs over the latents as one shared head, with dot
+products of R + Dr instead of Dh + Dr terms. Queries come from another latent.
+Both latents have an RMS norm, as in the released code; the paper's equations
+leave it out.
 
 Equation: c_j = X_j W_DKV, k_j = [c_j W_UK; RoPE(X_j W_KR)], v_j = c_j W_UV,
   q_i = [c'_i W_UQ; RoPE(c'_i W_QR)], c'_i = X_i W_DQ,
@@ -16,34 +16,27 @@ Source: DeepSeek-AI 2024, arXiv 2405.04434, eq. 9-19; 2024, arXiv 2412.19437,
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from lra import kernels
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import layers, norm, rotary
 from lra.nn.contraction import Dense
-from lra.nn.mixer import resolve_kernel
+from lra.nn.mixer import BaseMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 H (R + Dr)) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 H (R + Dr)) time; O(L^2) memory dense, else O(L)',
+              time=2, kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
-class Mixer(nn.Module):
-  """Multi-head latent attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
-    num_heads: number of heads, H.
+class Mixer(BaseMixer):
+  """Attributes:
     qkv_width: width of the values of all heads together, H * Dh.
     kv_rank: width of the latent vector for keys and values, R.
     query_rank: width of the latent vector for queries.
     rotary_width: width of the rotated part of queries and keys, Dr; must be
       even.
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: computing dtype; parameters are float32.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -53,16 +46,19 @@ class Mixer(nn.Module):
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
 
+  op = 'softmax'
+
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of all latents and of the rotated keys."""
-    del width
     return length * (self.kv_rank + self.rotary_width)
 
+  def kernel_call(self, length, width):
+    size = self.kv_rank + self.rotary_width
+    return {'shape': (1, length * self.num_heads, 1, size),
+            'dtype': self.dtype, 'value_width': self.kv_rank}
+
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    del train  # there is no dropout
-    self.kernel_for(*x_BxLxD.shape[1:])
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
     if self.rotary_width % 2:
       raise UserError(
           f'config.model.rotary_width={self.rotary_width} cannot be rotated in '
@@ -88,14 +84,9 @@ class Mixer(nn.Module):
     return layers.merge_heads_and_project(
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
 
-  def kernel_for(self, length: int, width: int) -> str:
-    shape = (1, length * self.num_heads, 1, self.kv_rank + self.rotary_width)
-    return resolve_kernel('softmax', self.kernel, shape, self.dtype,
-                          value_width=self.kv_rank)
-
   def _latent(self, x_BxLxD, rank, name):
     down = Dense(rank, use_bias=False, dtype=self.dtype,
-                    kernel_init=layers.KERNEL_INIT, name=f'{name}_down')
+                 kernel_init=layers.KERNEL_INIT, name=f'{name}_down')
     return norm.RMSNorm(dtype=self.dtype, name=f'{name}_norm')(down(x_BxLxD))
 
   def _heads(self, x_BxLxR, width, name, heads=None):

@@ -1,46 +1,37 @@
 """MLP-Mixer: a perceptron across positions, the same for every channel.
 
-This is the token-mixing half of the paper's layer. The encoder adds the norms
-and the residual sums, and its MLP is the channel-mixing half. The perceptron
-has weights for every position of the uncut length and mixes all positions.
-Padded inputs are zeroed, so the content of padding changes no output.
+This is the token-mixing half of the paper's layer; the encoder's MLP is the
+channel-mixing half. The perceptron has weights for every position of the uncut
+length. Padded inputs are zeroed, so the content of padding changes no output.
 
 Equation: X + W2 gelu(W1 X + b1) + b2, W1: [S, L], W2: [L, S], for each channel
 Source: Tolstikhin et al. 2021, arXiv 2105.01601, eq. 1
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
+from lra.models import About
+from lra.nn.mixer import BaseMixer
 from lra.schema import fields
 
-FAMILY = 'no attention'
-COST = 'O(L S D)'
-GROWTH = {'time': 1, 'memory': 1}
-MIXES_PADDING = True  # W1 and W2 have the shape of one padded length
+# W1 and W2 have the shape of one padded length.
+ABOUT = About('no attention', 'O(L S D)', mixes_padding=True)
 
 
-class Mixer(nn.Module):
-  """Token-mixing perceptron: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+class Mixer(BaseMixer):
+  """Attributes:
     hidden: number of hidden units of the MLP over positions, S.
-    dtype: computing dtype; parameters are float32.
-    full_length: L of uncut sequences, which sets the shapes of parameters; None
-      if no input is cut.
   """
   hidden: int = fields.argument(256, low=1, high=fields.MANY)
   dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
   def state_size(self, width: int) -> int:
-    """Returns the size of the hidden units, which sum over positions."""
     return self.hidden * width
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     length = x_BxLxD.shape[1]  # shorter than `full` if padding is cut off
     full = self.full_length or length
     up_LxS, up_S = self._layer('up', full, self.hidden)
@@ -53,7 +44,6 @@ class Mixer(nn.Module):
         down_L[None, :length, None])
 
   def _layer(self, name, ins, outs):
-    """Returns kernel and bias of a dense layer, in the computing dtype."""
     return (
         self.param(f'{name}_kernel', nn.initializers.lecun_normal(),
                    (ins, outs)).astype(self.dtype),

@@ -1,16 +1,14 @@
 """mLSTM: the matrix memory of xLSTM, with exponential input gates.
 
 Input gates exp(i) may be very large. State and sums are therefore divided by
-exp(m), with the stabiliser m_t = max(log f_t + m_(t-1), i_t); the result does
-not depend on it. Then all gates are at most 1, and the recurrence is gated
+exp(m), with the stabiliser m_t = max(log f_t + m_(t-1), i_t), which does not
+change the result. Then all gates are at most 1, and the recurrence is gated
 linear attention.
 
 The block is that of the paper's figure 11: two projections of width expand D,
 one of them the output gate; a short convolution with SiLU before queries, keys
 and a skip; queries, keys and values from blocks of a few channels; a LayerNorm
-of each head. A bidirectional layer runs convolution and recurrence once from
-each end with the same parameters, and sums both before the norm; this is not in
-the paper.
+of each head. The bidirectional form is not in the paper.
 
 Equation: C_t = f_t C_(t-1) + e^(i_t) k_t^T v_t, n_t = f_t n_(t-1) + e^(i_t)
   k_t, h_t = q_t C_t / max(|q_t . n_t|, 1); W_o ((LayerNorm(h) + s c) SiLU(z))
@@ -18,7 +16,6 @@ Source: Beck et al. 2024, arXiv 2405.04517, section 2.3 and appendix B, and the
   package xlstm
 """
 
-import functools
 import math
 
 import flax.linen as nn
@@ -26,58 +23,45 @@ import jax
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
-from lra.nn import direction, norm
+from lra.models import About
+from lra.nn import norm
 from lra.nn.contraction import Dense
-from lra.nn.matrix_state import EPS
-from lra.nn.normalised_mixer import NormalisedMixer
-from lra.nn.selective_mixer import times
-from lra.nn.short_convolution import ShortConvolution
+from lra.nn.convolution import ShortConvolution
+from lra.nn.matrix_state import EPS, GatedMixer, times
 from lra.schema import fields
 
-FAMILY = 'state space'
-COST = 'O(L D^2)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla',)
+ABOUT = About('state space', 'O(L D^2)', kernels=('xla',))
 
 GATES = ('sigmoid', 'exponential')
 NEVER = -1e30  # log of a closed gate; finite, so that differences are no NaN
-# Log of the smallest divisor, as in the package: sums of weights may cancel to
-# 0.
+# Log of the smallest divisor, as in the package: sums of weights may cancel.
 LOG_LEAST = math.log(1e-6)
 
 
-class Mixer(NormalisedMixer):
-  """mLSTM: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `GatedMixer`, and
+class Mixer(GatedMixer):
+  """Attributes:
     expand: width of all heads together, as a multiple of D.
-    block_width: number of channels in a block; queries, keys and values are
-      projected block by block.
+    block_width: number of channels in a block, a divisor of expand D; queries,
+      keys and values are projected block by block.
     conv_width: number of tokens that the short convolution reads.
     forget_gate: function of the forget gate: `sigmoid` or `exponential`.
-    dtype: dtype of the matmuls; gates are float32.
-
-  Raises:
-    UserError: the heads or the blocks do not divide expand D.
   """
   expand: int = fields.argument(2, low=1, high=64)
   block_width: int = fields.argument(4, low=1, high=fields.MANY)
   conv_width: int = fields.argument(4, low=1, high=64)
   forget_gate: str = fields.argument('sigmoid', choices=GATES)
 
-  def widths(self, width: int) -> tuple[int, int]:
+  sums = 1
+  scaled = True
+
+  def widths(self, width):
     return self.expand * width, self.expand * width
 
   def state_size(self, width: int) -> int:
-    return super().state_size(width) + self.num_heads * direction.passes(
-        self.direction)  # the last term is for m
+    stabilisers = self.num_heads * self.passes
+    return super().state_size(width) + stabilisers
 
-  @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    del train
-    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+  def mix(self, x_BxLxD, mask_BxL):
     D = x_BxLxD.shape[-1]
     N, _ = self.heads(D)
     inner, lead = self.expand * D, x_BxLxD.shape[:2]
@@ -85,9 +69,8 @@ class Mixer(NormalisedMixer):
       raise UserError(
           f'config.model.block_width={self.block_width} does not divide '
           f'{inner} channels: choose a divisor.')
-    dense = functools.partial(Dense, dtype=self.dtype, use_bias=False)
-    u_BxLxI = dense(inner, name='inputs')(x_BxLxD)
-    z_BxLxI = dense(inner, name='gate')(x_BxLxD)
+    u_BxLxI = self.dense(inner, 'inputs')(x_BxLxD)
+    z_BxLxI = self.dense(inner, 'gate')(x_BxLxD)
     convolution = ShortConvolution(
         self.conv_width, use_bias=True, dtype=self.dtype, name='convolution')
     weights = {name: self.param(
@@ -118,11 +101,11 @@ class Mixer(NormalisedMixer):
       return (q, times(k, jnp.exp(log_i - m_BxLxH)), v,
               log_f + (before_BxLxH - m_BxLxH)), c_BxLxI, m_BxLxH
 
-    ways = [way(bool(i)) for i in range(direction.passes(self.direction))]
+    ways = [way(bool(i)) for i in range(self.passes)]
     h_BxLxHxE = 0
     for o_BxLxHxE, (_, _, m_BxLxH) in zip(
-        self.attend_and_sum(lambda reverse: ways[reverse][0], mask_BxL,
-                            scale=N**-0.5), ways, strict=True):
+        self.attend(lambda reverse: ways[reverse][0], mask_BxL), ways,
+        strict=True):
       least_BxLxHx1 = jnp.exp(jnp.clip(-m_BxLxH, LOG_LEAST, 80))[..., None]
       h_BxLxHxE += o_BxLxHxE[..., :-1] / jnp.maximum(
           jnp.abs(o_BxLxHxE[..., -1:]), least_BxLxHx1)
@@ -131,7 +114,7 @@ class Mixer(NormalisedMixer):
     c_BxLxI = sum(c.astype(jnp.float32) for _, c, _ in ways)
     h_BxLxI = (norm.standardise(h_BxLxHxE, EPS).reshape(*lead, inner)
                * scale_I[None, None] + c_BxLxI * skip_I[None, None])
-    return dense(D, name='out')(
+    return self.dense(D, 'out')(
         h_BxLxI.astype(self.dtype) * nn.silu(z_BxLxI))
 
 

@@ -8,24 +8,22 @@ Equation: softmax over { j : 0 <= i - j < N } of q_i k_j / sqrt(Dh)
 Source: Chelba et al. 2020, arXiv 2001.04589
 """
 
+from lra.models import About
 from lra.nn.block_sparse import PatternMixer
+from lra.nn.mixer import MixerTraits
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L N D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L N D)')
 
 
 class Mixer(PatternMixer):
-  """Attention to the last N: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     order: number of positions that a query sees, n, including its own.
   """
   order: int = fields.argument(8, low=1, high=fields.MANY)
 
-  causal = True  # a position sees only itself and earlier ones
+  traits = MixerTraits(causal=True)
 
   def patterns(self, length):
     return (sliding_window(min(self.order - 1, length), causal=True),)

@@ -1,18 +1,16 @@
 """Nystromformer: softmax attention through landmarks, means of segments.
 
-A sequence of n tokens has m = min(M, n) landmarks. Its tokens, without padding,
-are cut into m segments whose lengths differ by at most one; a landmark is the
-mean of a segment. Landmarks beyond m are masked. So neither the content nor the
-amount of padding changes the output. An iteration computes the pseudo-inverse
-of the landmarks' own attention, in float32, because it magnifies rounding
-errors. A depth-wise convolution of the values, one for each head, is added.
+The n tokens of a sequence, without padding, are cut into m = min(M, n) segments
+whose lengths differ by at most one; a landmark is the mean of a segment. So
+neither the content nor the amount of padding changes the output. The iteration
+for the pseudo-inverse is float32, because it magnifies rounding errors. A
+depth-wise convolution of the values, one for each head, is added.
 
 The code released for Long Range Arena cuts the padded length into segments, so
 that landmarks average padding too. It computes plain softmax attention if there
-are as many landmarks as positions. It starts the iteration from the largest
-column sum in the whole batch (`pinv_init` original), so that examples change
-each other's outputs. The default here, `exact`, takes the largest column sum of
-each head and sequence.
+are as many landmarks as positions. Its iteration starts from the largest column
+sum in the whole batch (`pinv_init` original), so that examples change each
+other's outputs; `exact` takes that of each head and sequence.
 
 Equation: softmax(Q K~^T / s) softmax(Q~ K~^T / s)^+ softmax(Q~ K^T / s) V +
   conv(V) per head, s = sqrt(Dh), Q~ and K~ means of segments; output projection
@@ -25,20 +23,17 @@ import jax
 import jax.numpy as jnp
 
 from lra.kernels.softmax import dense
-from lra.nn import convolution, state
+from lra.models import About
+from lra.nn import convolution
 from lra.nn.mixer import SoftmaxMixer
 from lra.schema import fields
 
-FAMILY = 'low-rank'
-COST = 'O(L M D + H M^3)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('low-rank', 'O(L M D + H M^3)',
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class Mixer(SoftmaxMixer):
-  """Nystrom attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `SoftmaxMixer`, and
+  """Attributes:
     num_landmarks: number of landmarks, M.
     pinv_steps: number of iterations of the pseudo-inverse. If landmarks are
       similar, many iterations magnify rounding errors.
@@ -53,10 +48,8 @@ class Mixer(SoftmaxMixer):
   conv_width: int = fields.argument(35, low=0, high=1024)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of landmarks and of the convolution's inputs."""
-    del width
     landmarks = min(self.num_landmarks, length)
-    return self.kv_size(landmarks) + state.under_kernel(
+    return self.kv_size(landmarks) + convolution.under_kernel(
         self.conv_width, self.qkv_width, length)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
@@ -84,7 +77,6 @@ class Mixer(SoftmaxMixer):
     return o_BxLxHxDh.astype(self.dtype) + self._pass(v_BxLxHxDh, mask_BxL)
 
   def _pass(self, v_BxLxHxDh, mask_BxL):
-    """Returns the convolution of the values, or 0 without a convolution."""
     if not self.conv_width:
       return 0
     weight_KxHx1 = self.param(
@@ -139,6 +131,5 @@ def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
 
 
 def _product(subscripts, x, y):
-  """Computes an einsum in full float32 precision."""
   return jnp.einsum(subscripts, x.astype(jnp.float32), y.astype(jnp.float32),
                     precision='highest')

@@ -2,19 +2,17 @@
 
 FAVOR+: phi(q) . phi(k) is an unbiased estimate of exp(q . k / sqrt(Dh)). Its
 relative error is sqrt((exp(|q + k|^2) - 1) / M) for independent frequencies and
-scaled q, k (Lemma 2). If q and k are small, a few hundred features approximate
-the Transformer. In a newly initialised model with Dh = 64 they are not small.
-With M = 256 or 1024 features the error of the heads' outputs exceeds the
-outputs: for 256 tokens from N(0, I) it is 1.7 times the outputs with one head
-and 2.5 times with eight. There the Performer is a different mechanism.
+scaled q, k (Lemma 2). In a newly initialised model with Dh = 64, q and k are
+not small: for 256 tokens from N(0, I) and M = 256 or 1024, the error of the
+heads' outputs is 1.7 times the outputs with one head, 2.5 times with eight.
+There the Performer is a different mechanism.
 
 Features are stabilised by factors that cancel exactly. The released codes
 (google-research/performer and Long Range Arena) also add `eps` = 1e-6 to every
 feature, which biases the estimate towards uniform weights.
 
-`feature_map` 'relu' is the paper's other kernel, Performer-ReLU, which does not
-estimate a softmax: phi_m(x) = (max(w_m . x, 0) + 1e-3) / sqrt(M), with the
-constant of the authors' code.
+`feature_map` 'relu' is Performer-ReLU, which does not estimate a softmax:
+phi_m(x) = (max(w_m . x, 0) + 1e-3) / sqrt(M), with the authors' constant.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi_m(x) = exp(w_m . x - |x|^2 / 2) / sqrt(M), x scaled by Dh^(-1/4)
@@ -25,22 +23,19 @@ Source: Choromanski et al. 2021, arXiv 2009.14794, Lemma 1, sections 2.3, 2.4;
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import draws, features
 from lra.schema import fields
 
-FAMILY = 'kernel'
-COST = 'O(L M D)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+ABOUT = About('kernel', 'O(L M D)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'))
 RELU_EPS = 1e-3
 
 
 class Mixer(features.FeatureMixer):
-  """FAVOR+ attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+  """The collection 'constants' keeps the frequencies drawn at initialisation.
 
-  The collection 'constants' keeps the frequencies drawn at initialisation.
-
-  Attributes: those of `FeatureMixer`, and
+  Attributes:
     num_features: number of features of a head, M.
     feature_map: function that makes the features: `exp` estimates softmax
       attention, `relu` does not.
@@ -49,9 +44,6 @@ class Mixer(features.FeatureMixer):
       stream. Evaluation uses the initial frequencies.
     eps: added to every exponential feature, the largest of which is about 1; 0
       for none.
-
-  Raises:
-    UserError: eps with relu.
   """
   num_features: int = fields.argument(256, low=1, high=fields.MANY)
   orthogonal: bool = True

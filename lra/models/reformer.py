@@ -2,19 +2,17 @@
 
 Queries and keys share one projection; keys are scaled to length 1. Random
 rotations hash positions into buckets. Positions are sorted by bucket and cut
-into chunks. Each position attends to positions of its bucket in its own chunk
-and the chunk before. Several rounds of hashing are merged into one softmax over
-the union of their keys: a key seen in N rounds counts 1/N in each. A position
-sees itself only if it sees nothing else. Padding has its own bucket, at the
-end. Each training step draws new rotations; evaluation uses those of
-initialisation.
+into chunks. Each attends to positions of its bucket in its own chunk and the
+chunk before. Several rounds of hashing are merged into one softmax over the
+union of their keys: a key seen in N rounds counts 1/N in each. A position sees
+itself only if it sees nothing else. Padding has its own bucket, at the end.
+Each training step draws new rotations; evaluation uses those of initialisation.
 
 The LRA release has one round, ten buckets, keys of any length, logits
 multiplied by sqrt(Dh), fixed rotations and no output projection. It ignores
 buckets, padding and self-attention within a chunk, and its first chunk sees the
 last. The authors' code, and thus that of transformers, has logits q_i q_j /
-|q_j| without sqrt(Dh), and lets all tokens of neighbouring chunks see each
-other.
+|q_j|, and lets all tokens of neighbouring chunks see each other.
 
 Equation: softmax over the union over rounds r of { j : h_r(j) = h_r(i) and
   chunk_r(i) - chunk_r(j) in {0, 1} } without i of q_i q_j / (|q_j| sqrt(Dh)),
@@ -26,46 +24,33 @@ import jax
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import draws, layers, partials
 from lra.nn.block_sparse import neighbours
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L rounds (chunk D + log L + num_buckets D))'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L rounds (chunk D + log L + num_buckets D))')
 
 SELF = -1e5  # added to a position's logit with itself (Kitaev et al.)
 
 
-class Mixer(HeadMixer):
-  """LSH attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+class Mixer(AttentionMixer):
+  """Attributes:
     rounds: number of rounds of hashing.
     chunk_size: number of positions in a chunk.
     num_buckets: number of buckets of the hash; must be even. The paper takes 2
       L / chunk_size.
-
-  Raises:
-    UserError: num_buckets is odd.
   """
   rounds: int = fields.argument(4, low=1, high=256)
   chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
   num_buckets: int = fields.argument(64, low=2, high=fields.MANY)
 
-  def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
-    del width
-    return self.kv_size(length)
-
   def project(self, x_BxLxD):
-    """Returns queries (also used as keys) and values, each [B, L, H, Dh]."""
     qk_BxLxHxDh = self.heads(x_BxLxD, 'query_key')
     return qk_BxLxHxDh, qk_BxLxHxDh, self.heads(x_BxLxD, 'value')
 
   def mix(self, qk_BxLxHxDh, _, v_BxLxHxDh, mask_BxL, *, train):
-    """Attends with normalised queries as keys; see `HeadMixer.mix`."""
     if self.num_buckets % 2:
       raise UserError('config.model.num_buckets must be even.')
     buckets_BxHxRxL = hash_buckets(
@@ -79,8 +64,7 @@ class Mixer(HeadMixer):
         self, 'rotations', lambda key: jax.random.normal(key, shape), train)
 
 
-def hash_buckets(x_BxLxHxDh: jax.Array,
-                 rotations_HxRxDhxM: jax.Array) -> jax.Array:
+def hash_buckets(x_BxLxHxDh, rotations_HxRxDhxM) -> jax.Array:
   """Hashes to buckets 0 .. 2M - 1, int32 [B, H, R, L], by R random rotations.
 
   Nearby directions often share a bucket (Andoni et al. 2015, arXiv 1509.02897).
@@ -97,8 +81,7 @@ def hash_buckets(x_BxLxHxDh: jax.Array,
       jnp.where(rotated_BxHxRxLxM == -top, M + index_1x1x1x1xM, 0)).max(-1)
 
 
-def lsh_attention(qk_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
-                  mask_BxL: jax.Array, buckets_BxHxRxL: jax.Array,
+def lsh_attention(qk_BxLxHxDh, v_BxLxHxDh, mask_BxL, buckets_BxHxRxL,
                   chunk: int) -> jax.Array:
   """Attends within given buckets and neighbouring chunks: like `v`.
 
@@ -141,10 +124,7 @@ def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
 
 
 def _sort(buckets_RxL):
-  """Sorts positions by bucket.
-
-  Returns (order, slot), each int32 [R, L]: the position at each place of the
-  sorted sequence, and the place of each position.
+  """Returns (order, slot), int32 [R, L]: positions by bucket, and its inverse.
   """
   L = buckets_RxL.shape[-1]
   order_RxL = jnp.sort(buckets_RxL * L + jnp.arange(L)[None]) % L

@@ -1,8 +1,8 @@
 """RetNet: linear attention whose heads decay at fixed rates, with rotation.
 
 Queries and keys are rotated by angles that grow with the position, as in rotary
-attention. Values are twice as wide as the input. Each head is normalised by its
-root mean square, with one scale for all heads.
+attention. Values are twice as wide as the input. All heads share one scale of
+their RMS norms.
 
 The authors' code also divides the weights of a query by numbers that do not
 depend on the values. The norm of the heads cancels these, except for its eps.
@@ -15,44 +15,32 @@ Source: Sun et al. 2023, arXiv 2307.08621, sections 2.1 and 2.2, and the
   released code
 """
 
-import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import rotary
-from lra.nn.gated_mixer import GatedMixer
-from lra.nn.matrix_state import width_argument
+from lra.nn.matrix_state import GatedMixer, width_argument
 
-FAMILY = 'state space'
-COST = 'O(L D^2 / H)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_tpu')
+ABOUT = About('state space', 'O(L D^2 / H)', kernels=('xla', 'pallas_tpu'))
 
 
 class Mixer(GatedMixer):
-  """Retention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `GatedMixer`, and
-    key_width: width of the queries and keys of all heads together; 0 means D.
+  """Attributes:
+    key_width: width of the queries and keys of all heads together, even in each
+      head; 0 means D.
     value_width: width of the values of all heads together; 0 means 2 D.
-
-  Raises:
-    UserError: num_heads does not divide a width, or a key's width is odd.
   """
   key_width: int = width_argument()
   value_width: int = width_argument()
 
-  def widths(self, width: int) -> tuple[int, int]:
+  scaled = True
+
+  def widths(self, width):
     return self.key_width or width, self.value_width or 2 * width
 
-  @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    del train
-    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+  def operands(self, x_BxLxD, mask_BxL):
     N, E = self.heads(x_BxLxD.shape[-1])
     if N % 2:
       raise UserError(
@@ -66,7 +54,4 @@ class Mixer(GatedMixer):
         np.log1p(-2.0 ** (-5 - np.arange(self.num_heads))), jnp.float32)
     log_decay_BxLxH = jnp.broadcast_to(
         log_decay_H[None, None], v_BxLxHxE.shape[:3])
-    ways = self.attend(
-        lambda reverse: (q_BxLxHxN, k_BxLxHxN, v_BxLxHxE, log_decay_BxLxH),
-        mask_BxL, scale=N**-0.5)
-    return self.merge(sum(ways), x_BxLxD)
+    return lambda reverse: (q_BxLxHxN, k_BxLxHxN, v_BxLxHxE, log_decay_BxLxH)

@@ -1,16 +1,14 @@
 """Random feature attention: cosines and sines of normalised queries and keys.
 
 For q and k of length 1, exp(q . k) is a Gaussian kernel of q - k up to a
-constant factor, and random Fourier features estimate it without bias. The
-frequencies are scaled by a learned `sigma`, as in the paper. `gated` is the
-paper's causal variant for recency: a gate per head and position, computed from
-the input, lets earlier tokens fade.
+constant factor, which random Fourier features estimate without bias. A learned
+`sigma` scales the frequencies. `gated` is the paper's causal variant: a gate
+per head and position, computed from the input, lets earlier tokens fade.
 
-The estimate of a Gaussian weight has an error of up to 1 / sqrt(M) and may be
-negative. So may the sum of weights that divides the output, more often for
-larger sigma. The size of this sum is kept at or above a hundredth of its value
-for weights of 1, far below the error; its sign stays. The paper's other
-features (`arccos`) are never negative.
+The estimate of a weight has an error of up to 1 / sqrt(M) and may be negative.
+So may the sum of weights that divides the output. The size of this sum is kept
+at or above a hundredth of its value for weights of 1; its sign stays. The
+paper's other features (`arccos`) are never negative.
 
 The authors' code draws from a fixed pool of frequencies, has a temperature, and
 multiplies features by 0.1. Its normalisers are at least 1 (0.001 in its causal
@@ -30,24 +28,21 @@ import jax.numpy as jnp
 
 from lra import kernels
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import draws, features, layers
 from lra.schema import fields
 
-FAMILY = 'kernel'
-COST = 'O(L M D)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+ABOUT = About('kernel', 'O(L M D)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'))
 
 FLOOR = 0.01  # smallest normaliser, relative to that of weights 1
 EPS = 1e-6  # absolute minimum, for gates that are almost closed
 
 
 class Mixer(features.FeatureMixer):
-  """Random feature attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+  """The collection 'constants' keeps the frequencies drawn at initialisation.
 
-  The collection 'constants' keeps the frequencies drawn at initialisation.
-
-  Attributes: those of `FeatureMixer`, and
+  Attributes:
     num_features: number of frequencies, M. A query or key has 2 M features with
       gaussian, and M with arccos.
     feature_map: kernel that the features estimate.
@@ -66,23 +61,21 @@ class Mixer(features.FeatureMixer):
   redraw: bool = True
 
   @property
-  def causal(self) -> bool:
-    """True if a position sees only itself and earlier ones."""
-    return self.gated
+  def traits(self):
+    return super().traits.but(causal=self.gated)
 
   def feature_width(self, head_width):
     return self.num_features * (1 + (self.feature_map == 'gaussian'))
 
-  def kernel_for(self, length, width, **needs):
+  def kernel_for(self, length, width):
     if self.gated and self.kernel not in ('auto', 'xla'):
       raise UserError(f'config.model.kernel={self.kernel} has no gates: choose '
                       'auto or xla, or set config.model.gated=False.')
     if self.gated:
       return 'xla'
-    return super().kernel_for(length, width, **needs)
+    return super().kernel_for(length, width)
 
   def project(self, x_BxLxD):
-    """Returns queries, keys, values and gate logits, [B, L, H], or None."""
     gate_BxLxH = nn.Dense(self.num_heads, dtype=self.dtype, name='gate')(
         x_BxLxD) if self.gated else None
     return *super().project(x_BxLxD), gate_BxLxH

@@ -1,23 +1,20 @@
 """Routing Transformer: attention within clusters of queries and keys.
 
-Queries and keys are normalised and clustered by k-means with shared centroids.
 Each cluster takes the w queries and the w keys nearest to its centroid, even if
 another centroid is nearer to them. Its queries attend to its keys. A query in
 several clusters receives the mean of their outputs, a query in none receives 0.
-As in the paper, some heads see a window instead.
+As in the paper, some heads see a window instead, and clustering has no
+gradient.
 
 The paper has one set of centroids for all sequences, updated by a running
-average over training tokens. A mixer here keeps no state between steps, so each
-sequence has its own centroids. They start from random directions, kept in
-`constants`, and take a few steps of k-means over the sequence's tokens. As in
-the paper, clustering has no gradient: queries and keys learn through the
-attention in their clusters. The authors' code adds a loss that pulls the
-centroids to the tokens; centroids per sequence do not need it.
+average over training tokens, and its code a loss that pulls them to the tokens.
+Here each sequence has its own centroids, which start from random directions,
+kept in `constants`, and take a few steps of k-means over its tokens.
 
 Logits are plain dot products of normalised vectors, as in algorithm 1. The
-authors' code divides by sqrt(Dh), but its normalisation undoes that. `scaled`
-divides logits by sqrt(Dh), as other implementations do; the weights of a newly
-initialised model are then nearly equal.
+authors' code divides by sqrt(Dh), but its normalisation undoes that. With
+`scaled`, as in other implementations, the weights of a newly initialised model
+are nearly equal.
 
 Equation: mean over { c : i in Q_c } of the softmax over { j in K_c } of
   q_i k_j, of values v_j; Q_c, K_c the w tokens with the largest mu_c q_i,
@@ -29,32 +26,29 @@ import jax
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import block_sparse, layers, partials
 from lra.nn.block_sparse import Heads
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L c D + c w^2 D) for c clusters of w: O(L sqrt(L) D) at its best'
-GROWTH = {'time': 1.5, 'memory': 1.5}
+ABOUT = About(
+    'sparse',
+    'O(L c D + c w^2 D) for c clusters of w: O(L sqrt(L) D) at its best',
+    time=1.5, memory=1.5)
 
 
-class Mixer(HeadMixer):
-  """Attention within clusters: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+class Mixer(AttentionMixer):
+  """Attributes:
     num_clusters: number of clusters, c.
     cluster_size: number of queries and of keys in a cluster, w; the paper takes
       L / c.
     iterations: number of steps of k-means.
-    local_heads: number of first heads that attend within a window instead of
-      clusters.
+    local_heads: number of first heads, less than all, that attend within a
+      window instead of clusters.
     radius: number of positions that local heads see on either side.
     scaled: whether logits within clusters are divided by sqrt(Dh).
-
-  Raises:
-    UserError: all heads are local.
   """
   num_clusters: int = fields.argument(64, low=1, high=fields.MANY)
   cluster_size: int = fields.argument(64, low=1, high=fields.MANY)
@@ -62,11 +56,6 @@ class Mixer(HeadMixer):
   local_heads: int = fields.argument(0, low=0, high=fields.MANY)
   radius: int = fields.argument(64, low=0, high=fields.MANY)
   scaled: bool = False
-
-  def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
-    del width
-    return self.kv_size(length)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     local, L = self.local_heads, mask_BxL.shape[1]
@@ -96,8 +85,7 @@ class Mixer(HeadMixer):
 
 
 def clustered_attention(
-    q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
-    mask_BxL: jax.Array, directions_HxCxDh: jax.Array, size: int,
+    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, directions_HxCxDh, size: int,
     iterations: int, scale: float) -> jax.Array:
   """Attends within clusters of normalised queries and keys: like `v`.
 
@@ -124,8 +112,7 @@ def clustered_attention(
   return jnp.moveaxis(o_HxBxLxDh, 0, 2)
 
 
-def kmeans(x_TxDh: jax.Array, mask_T: jax.Array, centroids_CxDh: jax.Array,
-           iterations: int) -> jax.Array:
+def kmeans(x_TxDh, mask_T, centroids_CxDh, iterations: int) -> jax.Array:
   """Computes spherical k-means: centroids of length 1, float32; no gradient.
 
   Each vector belongs to the centroid with the largest dot product. A centroid
@@ -167,7 +154,6 @@ def _sequence(qkv, mask_L, centroids_CxDh, size, scale):
 
 
 def _normalise(x):
-  """Applies LayerNorm over the last axis without parameters, in float32."""
   y = x.astype(jnp.float32)
   y -= y.mean(-1, keepdims=True)
   return (y * jax.lax.rsqrt(jnp.square(y).mean(-1, keepdims=True) + 1e-6)

@@ -20,19 +20,15 @@ Source: Peng et al. 2025, arXiv 2503.14456, section 4 and appendix C, and the
 import math
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lra import kernels
+from lra.models import About
 from lra.nn import direction, layers, norm
 from lra.nn.contraction import Dense
-from lra.nn.mixer import resolve_kernel
 
-FAMILY = 'state space'
-COST = 'O(L D^2 / H)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla',)
+ABOUT = About('state space', 'O(L D^2 / H)', kernels=('xla',))
 
 EPS = 1e-5  # epsilon of the norm is this times the width of a head
 # Exponents with which the share of the previous token grows over the channels.
@@ -42,18 +38,8 @@ RANKS = {'w': 2.5, 'a': 2.5, 'v': 1.7, 'g': 5.0}
 
 
 class Mixer(direction.DirectedMixer):
-  """RWKV-7's time mix: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `DirectedMixer`, and
+  """Attributes:
     num_heads: H, which divides D.
-    kernel: 'auto' or one of `KERNELS`.
-    layer, num_layers: index of the layer, from 0, and number of layers; they
-      set initial values, and the first layer has no value residual.
-    dtype: dtype of the matmuls; decays and the norm are float32.
-
-  Raises:
-    UserError: num_heads does not divide D, or an attribute has a value that is
-      none of its choices.
   """
   num_heads: int = 8
   kernel: str = 'auto'
@@ -61,32 +47,25 @@ class Mixer(direction.DirectedMixer):
   num_layers: int = 1
 
   op = 'delta'
-  # The encoder passes the values of the first layer to all layers.
-  shares_values = True
+
+  @property
+  def traits(self):
+    return super().traits.but(shares_values=True)
 
   def state_size(self, width: int) -> int:
-    """Returns how many numbers pass from token to token, in all directions."""
-    head = layers.head_width(width, self.num_heads)
-    return width * head * direction.passes(self.direction)
+    return width * layers.head_width(width, self.num_heads) * self.passes
 
-  def kernel_for(self, length: int, width: int) -> str:
-    """Returns the kernel that runs; see `HeadMixer.kernel_for`."""
+  def kernel_call(self, length, width):
     head = layers.head_width(width, self.num_heads)
-    return resolve_kernel(
-        self.op, self.kernel, (1, length, self.num_heads, head), self.dtype)
+    return {'shape': (1, length, self.num_heads, head), 'dtype': self.dtype}
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *, train: bool,
-               values: tuple = (), share: bool = False) -> jax.Array:
+  def __call__(self, x_BxLxD, mask_BxL, *, train, values: tuple = (),
+               share: bool = False):
     """Returns [B, L, D], with `share` also the values of the first layer.
 
-    Args:
-      x_BxLxD: any float dtype.
-      mask_BxL: bool, True = token.
-      train: not used.
-      values: the first layer's values, [B, L, D] for each direction; () in the
-        first layer itself.
-      share: whether to return (result, values).
+    `values` are the first layer's, [B, L, D] for each direction; () in the
+    first layer itself.
     """
     del train
     self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
@@ -101,17 +80,14 @@ class Mixer(direction.DirectedMixer):
       found.append(v_BxLxD)
       return o_BxLxD
 
-    o_BxLxD = direction.run(self.direction, one_way, join='sum')
+    o_BxLxD = self.run(one_way, join='sum')
     y_BxLxD = Dense(x_BxLxD.shape[-1], use_bias=False, dtype=self.dtype,
                     kernel_init=nn.initializers.zeros, name='out')(o_BxLxD)
     return (y_BxLxD, values or tuple(found)) if share else y_BxLxD
 
 
 class _Pass(nn.Module):
-  """Computes the time mix but its output projection, in one direction.
-
-  Attributes: see `Mixer`.
-  """
+  """Computes the time mix but its output projection, in one direction."""
   num_heads: int
   kernel: str
   layer: int
@@ -179,7 +155,6 @@ class _Pass(nn.Module):
 
 
 def _before(x_BxLxD, reverse):
-  """Returns the previous token of each token in the pass, 0 for the first."""
   fill = (0, 1) if reverse else (1, 0)
   padded = jnp.pad(x_BxLxD, ((0, 0), fill, (0, 0)))
   return padded[:, 1:] if reverse else padded[:, :-1]
@@ -202,12 +177,7 @@ class _GroupNorm(nn.Module):
 
 
 class _Start:
-  """Initial values of the authors' code, by channel and layer.
-
-  Args:
-    width, head: D and the width of a head.
-    layer, num_layers: see `Mixer`.
-  """
+  """Initial values of the authors' code, by channel and layer."""
 
   def __init__(self, width, head, layer, num_layers):
     n = np.arange(width)

@@ -3,14 +3,13 @@
 Each channel has N / 2 complex modes, half of N conjugate pairs. Initial
 frequencies: `lin` pi n, `inv` N / pi (N / (2 n + 1) - 1), `legs` those of the
 normal part of HiPPO-LegS, `real` none. Initial decays are n + 1 for `real`,
-else 1/2. B starts at 1, or for `legs` at HiPPO's B. With `tied`, all channels
-share A and B, as in the authors' settings for Long Range Arena (n_ssm 1); each
-channel has its own C, step and d. A bidirectional layer has one C for each
-direction; the reverse kernel begins at the next token, as in the authors' code.
+else 1/2. B starts at 1, or for `legs` at HiPPO's B. `tied` is n_ssm 1 of the
+authors' settings for Long Range Arena; each channel has its own C, step and d.
+Each direction has its own C; the reverse kernel begins at the next token, as in
+the authors' code.
 
 The convolution is computed by FFT in float32. In the paper's models a layer is
 a norm, this mixer and a residual sum, without an MLP: `encoder.block=none`.
-Dropout between GELU and the gate is that of the encoder.
 
 Equation: y = K * x + K' * x (reversed) + d x,
   K[l] = 2 Re sum_n C_n B_n (exp(A_n dt) - 1) / A_n exp(A_n dt l); a gated GELU
@@ -26,13 +25,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra.core.errors import UserError
-from lra.nn import direction, glu, state_space
-from lra.nn.long_convolution import convolve, exponential_sums
+from lra.models import About
+from lra.nn import direction, state_space
+from lra.nn.convolution import convolve, exponential_sums
 from lra.schema import fields
 
-FAMILY = 'state space'
-COST = 'O(L D (log L + N + D))'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('state space', 'O(L D (log L + N + D))')
 PARAM_GROUPS = ('log_decay', 'frequency', 'log_step', 'b')
 
 INITS = ('legs', 'lin', 'inv', 'real')
@@ -40,38 +38,29 @@ B_LIMIT = 2.0  # limit of the imaginary parts of HiPPO's B
 
 
 class Mixer(direction.DirectedMixer):
-  """S4D: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
+  """Attributes:
     state_dim: number of states of each channel, N; must be even.
     a_init: how A and B are initialised, one of `INITS`.
     tied: whether all channels share A and B.
-    activation: activation and gate after the convolution; see `lra.nn.glu`.
+    activation: activation and gate after the convolution; see
+      `lra.nn.state_space.GatedOutput`.
     discretisation: `zoh` (zero-order hold) or `bilinear`.
     dt_min, dt_max: range of the initial time steps dt.
-    dtype: dtype of the gate's matmuls; the convolution is float32.
-
-  Raises:
-    UserError: state_dim is odd, or an attribute has a value that is none of its
-      choices.
   """
   state_dim: int = fields.argument(64, low=2, high=4096)
   a_init: str = fields.argument('legs', choices=INITS)
   tied: bool = True
-  activation: str = fields.argument('full_glu', choices=glu.ACTIVATIONS)
+  activation: str = fields.argument('full_glu', choices=state_space.ACTIVATIONS)
   discretisation: str = fields.argument(
       'zoh', choices=state_space.DISCRETISATIONS)
   dt_min: float = fields.argument(0.001, above=0, high=1000.0)
   dt_max: float = fields.argument(0.1, above=0, high=1000.0)
 
   def state_size(self, width: int) -> int:
-    """Returns how many numbers pass from token to token, in all directions."""
-    return width * self.state_dim * direction.passes(self.direction)
+    return width * self.state_dim * self.passes
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(jnp.float32)
     width, taps = x_BxLxD.shape[-1], x_BxLxD.shape[1]
     rate_SxN, b_SxN = self._modes(width)
@@ -86,10 +75,10 @@ class Mixer(direction.DirectedMixer):
             2 * factor_DxN * b_SxN * state_space.as_complex(self.param(
                 name, nn.initializers.normal(0.5**0.5),
                 (*log_a_DxN.shape, 2))), log_a_DxN, taps)
-        for name in ('c', 'c_reverse')[:direction.passes(self.direction)]]
+        for name in ('c', 'c_reverse')[:self.passes]]
     y_BxLxD = convolve(x_BxLxD, *kernels_DxK, own_twice=False)
     d_D = self.param('d', nn.initializers.normal(1.0), (width,))
-    return glu.GatedOutput(
+    return state_space.GatedOutput(
         self.activation, self.dropout, self.dtype, exact=True,
         tie_dropout=self.tie_dropout, name='output')(
             y_BxLxD + d_D[None, None] * x_BxLxD, train=train)

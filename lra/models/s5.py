@@ -3,11 +3,9 @@
 The state matrix consists of J equal blocks, each the normal part of HiPPO-LegS
 in its eigenbasis. One state of every conjugate pair is kept. Each state has its
 own time step. The directions of a bidirectional layer share all parameters but
-C. Dropout between GELU and the gate is that of the encoder.
-
-In the paper's models a layer is a norm, this mixer and a residual sum, without
-an MLP: `encoder.block=none`. In the authors' code all tokens of a sequence also
-share one dropout mask.
+C. In the paper's models a layer is a norm, this mixer and a residual sum,
+without an MLP: `encoder.block=none`. In the authors' code all tokens of a
+sequence also share one dropout mask.
 
 Equation: h_t = exp(Lambda dt) h_(t-1) + Lambda^-1 (exp(Lambda dt) - 1) B x_t,
   y_t = 2 Re(C [h_t, h'_t]) + d x_t, h' from the last token on; a gated GELU
@@ -21,43 +19,35 @@ import numpy as np
 
 from lra import kernels
 from lra.core.errors import UserError
-from lra.nn import direction, glu, state_space
-from lra.nn.mixer import resolve_kernel
+from lra.models import About
+from lra.nn import direction, state_space
 from lra.schema import fields
 
-FAMILY = 'state space'
-COST = 'O(L D (N + D))'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('state space', 'O(L D (N + D))',
+              kernels=('xla', 'pallas_tpu', 'pallas_triton'))
 PARAM_GROUPS = ('lambda_real', 'lambda_imaginary', 'log_step', 'b')
-KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
 
 C_INITS = ('lecun', 'truncated', 'complex')
 
 
 class Mixer(direction.DirectedMixer):
-  """S5: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
-    state_dim: number of states, N. They are conjugate pairs, so only half of
-      them are computed.
+  """Attributes:
+    state_dim: number of states, N, a multiple of 2 blocks. They are conjugate
+      pairs, so only half of them are computed.
     blocks: number of blocks of the initial state matrix, J.
-    activation: activation and gate after the recurrence; see `lra.nn.glu`.
+    activation: activation and gate after the recurrence; see
+      `lra.nn.state_space.GatedOutput`.
     c_init: initial C. `lecun` (standard deviation (D N)^-1/2) and `truncated`
       (N^-1/2) are transformed to the eigenbasis; `complex` is normal there.
     discretisation: `zoh` (zero-order hold) or `bilinear`.
     dt_min, dt_max: range of the initial time steps dt.
     clip_eigenvalues: whether the real parts of Lambda are kept at or below
       -0.0001.
-    kernel: 'auto' or one of `KERNELS`.
-    dtype: dtype of the matmuls; the scan is complex64.
-
-  Raises:
-    UserError: state_dim is no multiple of 2 blocks, or an attribute has a value
-      that is none of its choices.
   """
   state_dim: int = fields.argument(64, low=2, high=fields.MANY)
   blocks: int = fields.argument(8, low=1, high=fields.MANY)
-  activation: str = fields.argument('half_glu1', choices=glu.ACTIVATIONS)
+  activation: str = fields.argument(
+      'half_glu1', choices=state_space.ACTIVATIONS)
   c_init: str = fields.argument('lecun', choices=C_INITS)
   discretisation: str = fields.argument(
       'zoh', choices=state_space.DISCRETISATIONS)
@@ -69,20 +59,13 @@ class Mixer(direction.DirectedMixer):
   op = 'scan'
 
   def state_size(self, width: int) -> int:
-    """Returns how many numbers pass from token to token, in all directions."""
-    del width
-    return self.state_dim * direction.passes(self.direction)
+    return self.state_dim * self.passes
 
-  def kernel_for(self, length: int, width: int) -> str:
-    """Returns the kernel that runs; see `HeadMixer.kernel_for`."""
-    del width
-    return resolve_kernel(self.op, self.kernel,
-                          (1, length, self.state_dim // 2), jnp.complex64)
+  def kernel_call(self, length, width):
+    return {'shape': (1, length, self.state_dim // 2), 'dtype': jnp.complex64}
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0)
     width = x_BxLxD.shape[-1]
@@ -95,8 +78,7 @@ class Mixer(direction.DirectedMixer):
         nn.initializers.lecun_normal(), (self.state_dim, width), v_PxN)))
     u_BxLxN = state_space.into_states(
         x_BxLxD, factor_N[:, None] * b_NxD, self.dtype)
-    h_BxLxN = direction.run(
-        self.direction,
+    h_BxLxN = self.run(
         lambda reverse: kernels.sharded(kernels.linear_scan)(
             u_BxLxN, a=jnp.exp(log_a_N), reverse=reverse, kernel=self.kernel),
         join='concat')
@@ -104,9 +86,9 @@ class Mixer(direction.DirectedMixer):
         h_BxLxN, 2 * self._c(width, v_PxN), self.dtype)
     d_D = self.param('d', nn.initializers.normal(1.0), (width,))
     y_BxLxD += d_D[None, None] * x_BxLxD.astype(jnp.float32)
-    return glu.GatedOutput(self.activation, self.dropout, self.dtype,
-                           tie_dropout=self.tie_dropout, name='output')(
-                               y_BxLxD, train=train)
+    return state_space.GatedOutput(
+        self.activation, self.dropout, self.dtype,
+        tie_dropout=self.tie_dropout, name='output')(y_BxLxD, train=train)
 
   def _blocks(self):
     """Returns Lambda [N / 2] and eigenvectors [N, N / 2] of all blocks."""
@@ -119,7 +101,6 @@ class Mixer(direction.DirectedMixer):
     return np.tile(values, self.blocks), np.kron(np.eye(self.blocks), vectors)
 
   def _rate(self, start_N):
-    """Returns Lambda, complex64 [N / 2]."""
     real_N, imaginary_N = (
         self.param(name, lambda _, part=part: jnp.asarray(part, jnp.float32))
         for name, part in (('lambda_real', start_N.real),
@@ -130,7 +111,7 @@ class Mixer(direction.DirectedMixer):
 
   def _c(self, width, v_PxN):
     """Returns C, complex64 [D, N / 2], or [D, N] if bidirectional."""
-    names = ('c', 'c_reverse')[:direction.passes(self.direction)]
+    names = ('c', 'c_reverse')[:self.passes]
     if self.c_init == 'complex':
       init = lambda key: nn.initializers.normal(0.5**0.5)(
           key, (width, v_PxN.shape[1], 2))

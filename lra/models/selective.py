@@ -2,10 +2,10 @@
 
 If the first head's logit of token k for token j is positive, it says how much k
 wants j to be forgotten. These wishes of all tokens k before i are summed, and
-subtracted from the logits of i for j in all heads. No parameters are added. The
-paper is causal; no token may forget the first token (BOS) or itself.
-`direction` causal follows the paper. With bidirectional, a token attends to all
-tokens and may mark any token j, but only tokens k before i count for i.
+subtracted from the logits of i for j in all heads. No token may forget the
+first token (BOS) or itself. The paper is causal. In a bidirectional layer a
+token attends to all tokens and may mark any token j, but only tokens k before i
+count for i.
 
 Equation: F_ij = sum over k < i of S_kj, S_kj = relu(q^1_k k^1_j / sqrt(Dh)), 0
   for j = 0 and j = k and if k may not see j;
@@ -16,34 +16,24 @@ Source: Leviathan et al. 2024, arXiv 2410.02703, section 3
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import direction, partials
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time, O(L D + L^2 / 128) memory'
-GROWTH = {'time': 2, 'memory': 1}
+ABOUT = About('dense', 'O(L^2 D) time, O(L D + L^2 / 128) memory', time=2)
 ROWS = 128  # queries processed at a time
 
 
-class Mixer(HeadMixer):
-  """Selective attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+class Mixer(direction.Directed, AttentionMixer):
+  """Attributes:
     direction: whether a token attends to earlier tokens only, or to all.
   """
   direction: str = fields.argument(
       'bidirectional', choices=direction.CHOICES)
 
-  @property
-  def causal(self) -> bool:
-    """True if a position sees only itself and earlier ones."""
-    return direction.is_causal(self.direction)
-
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of all keys and values, and a sum for each token."""
-    del width
-    return self.kv_size(length) + length
+    return self.kv_size(length) + length  # a sum for each token
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     return attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL,

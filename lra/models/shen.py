@@ -2,10 +2,10 @@
 
 The two factors are normalised separately, so Q (K^T V) needs no normaliser.
 Each feature of the keys is a distribution over positions and gives one summary
-of the values. A query mixes these summaries by its own weights. With `scaling`,
-the paper's other normalisation, queries and keys are divided by sqrt(n) each
-instead. The file is named after the paper's first author, because `efficient`
-is another mechanism of this name.
+of the values, which a query mixes by its own weights. With `scaling`, the
+paper's other normalisation, queries and keys are divided by sqrt(n) each. The
+file has the name of the paper's first author, because `efficient` is another
+mechanism.
 
 Equation: softmax_features(Q) (softmax_positions(K)^T V) per head, then an
   output projection; `scaling`: Q (K^T V) / n per head, for n tokens
@@ -16,19 +16,16 @@ import jax
 import jax.numpy as jnp
 
 from lra import kernels
+from lra.models import About
 from lra.nn import features
 from lra.schema import fields
 
-FAMILY = 'linear'
-COST = 'O(L D Dh)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+ABOUT = About('linear', 'O(L D Dh)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'))
 
 
 class Mixer(features.FeatureMixer):
-  """Efficient attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `FeatureMixer`, and
+  """Attributes:
     normalization: how queries and keys are normalised.
   """
   normalization: str = fields.argument(
@@ -39,7 +36,6 @@ class Mixer(features.FeatureMixer):
 
   @property
   def normalised(self) -> bool:
-    """Whether keys are divided by a sum over positions."""
     return self.normalization == 'softmax'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

@@ -12,21 +12,18 @@ Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
 
 from lra import kernels
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import layers
 from lra.nn.mixer import LinearMixer
 
-FAMILY = 'linear'
-COST = 'O(L D Dh)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
-MIXES_PADDING = True  # the scale depends on the padded length
+# The scale depends on the padded length.
+ABOUT = About('linear', 'O(L D Dh)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'),
+              mixes_padding=True)
 
 
 class Mixer(LinearMixer):
-  """SimpleTRON attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `LinearMixer`; qkv_width must be D.
-  """
+  """SimpleTRON attention; qkv_width must be D."""
   op = 'simpletron'
   operations = (kernels.simpletron_attention,
                 kernels.simpletron_attention_packed)
@@ -45,7 +42,6 @@ class Mixer(LinearMixer):
     return {'scale': self.full_length and self.full_length ** -0.5}
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
-    """Concatenates the heads, [B, L, D]; variants add to them."""
     if self.skip:
       o_BxLxHxDh += layers.split_heads(x_BxLxD, self.num_heads)
     if self.output_projection:
@@ -70,7 +66,9 @@ class ResL(Mixer):
   Equation: (X + (1/sqrt(L)) Q (K^T V)) Wo + bo
   Source: Yorsh et al. 2021, arXiv 2111.15588, Table 1
   """
-  COST = 'O(L D (Dh + D))'
+  ABOUT = About('linear', 'O(L D (Dh + D))',
+                kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'),
+                mixes_padding=True)
 
   skip = True
   output_projection = True

@@ -2,17 +2,17 @@
 
 A sorting network reads the sum of each block of the mixer's input and scores
 all blocks. Sinkhorn normalisation turns the scores, with Gumbel noise in
-training, into a nearly doubly stochastic matrix S. S acts as a soft permutation
-of blocks of keys and values. In one softmax each query attends to its own block
-and to the block that S puts in its place. The LRA release adds the outputs of
-two softmaxes and replaces Sinkhorn by a softmax. Its "blocks" are sets of
-positions L / block apart.
+training, into a nearly doubly stochastic matrix S, a soft permutation of blocks
+of keys and values. In one softmax each query attends to its own block and to
+the block that S puts in its place. The LRA release adds the outputs of two
+softmaxes and replaces Sinkhorn by a softmax. Its "blocks" are sets of positions
+L / block apart.
 
 Padded blocks are not sorted, and padded keys enter sorted blocks as 0. The
-sorting network has one output for each block of the padded sequence, so a model
-fits one padded length. If padding is cut off, so are the outputs of its blocks.
-The hidden layer has width `sort_width`. In the paper it has width D, which
-alone would add more than the 10% of parameters that LRA allows.
+sorting network has one output for each block of the padded sequence; if padding
+is cut off, so are the outputs of its blocks. Its hidden layer has width D in
+the paper, which alone would add more than the 10% of parameters that LRA
+allows.
 
 Equation: softmax over [K_n; (S K)_n] of q_i k / sqrt(Dh), for i in block n;
   S = Sinkhorn((R + Gumbel) / temperature), R = W2 relu(W1 sum_block x)
@@ -25,22 +25,20 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import draws, partials
 from lra.nn.block_sparse import from_blocks, to_blocks
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import AttentionMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L b D + (L / b)^2 b D) for blocks of b'
+# The sorting network fits one padded length.
+ABOUT = About('sparse', 'O(L b D + (L / b)^2 b D) for blocks of b', time=2,
+              mixes_padding=True)
 # The [N, N] permutations of N = L / b blocks are small compared to the tokens.
-GROWTH = {'time': 2, 'memory': 1}
-MIXES_PADDING = True  # the sorting network fits one padded length
 
 
-class Mixer(HeadMixer):
-  """Local and sorted-block attention: x [B, L, D], mask [B, L] -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+class Mixer(AttentionMixer):
+  """Attributes:
     block_size: number of positions in a block, b.
     iterations: how often the sorting matrix is normalised by rows and columns.
     temperature: divisor of the sorting scores; near 0, the sorting matrix is a
@@ -51,11 +49,6 @@ class Mixer(HeadMixer):
   iterations: int = fields.argument(7, low=1, high=fields.MANY)
   temperature: float = fields.argument(0.75, above=0, high=fields.LARGEST)
   sort_width: int = fields.argument(64, low=1, high=fields.MANY)
-
-  def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the keys and values of all tokens."""
-    del width
-    return self.kv_size(length)
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
@@ -72,7 +65,6 @@ class Mixer(HeadMixer):
     return self.merge(o_BxLxHxDh, x_BxLxD)
 
   def _scores(self, x_BxLxD, mask_BxL):
-    """Runs the sorting network: float32 [B, H, N, N]."""
     tokens_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(
         jnp.float32)
     sums_BxNxD = _blocks(tokens_BxLxD, self.block_size).sum(2)
@@ -100,8 +92,7 @@ def _with_each(function, count, key):
   return jax.vmap(function)(keys)
 
 
-def sinkhorn(scores_BxHxNxN: jax.Array, block_mask_BxN: jax.Array,
-             iterations: int) -> jax.Array:
+def sinkhorn(scores_BxHxNxN, block_mask_BxN, iterations: int) -> jax.Array:
   """Divides exp(scores) by sums of rows, then of columns, in log space.
 
   The result is non-negative. Its columns sum to 1; its rows do so in the limit
@@ -121,9 +112,8 @@ def sinkhorn(scores_BxHxNxN: jax.Array, block_mask_BxN: jax.Array,
   return jnp.where(both, jnp.exp(jnp.where(both, log_BxHxNxN, 0)), 0)
 
 
-def sorted_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
-                     v_BxLxHxDh: jax.Array, mask_BxL: jax.Array,
-                     sort_BxHxNxN: jax.Array, block: int) -> jax.Array:
+def sorted_attention(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, sort_BxHxNxN,
+                     block: int) -> jax.Array:
   """Attends to a query's own block and to the sorted block in its place.
 
   Sorted block n is the sum over m of sort[n, m] * block m. Its positions

@@ -1,30 +1,26 @@
 """Sliding window: every position sees its neighbours on both sides.
 
 This is Longformer's window without global tokens. Mistral's window looks back
-only. LRA needs an encoder, so here the window looks both ways. One layer
-reaches w positions away, n layers reach n w. With CLS pooling, tokens further
-than that from the first position do not matter. Mistral rotates queries and
-keys by their positions: set `rotary`.
+only. One layer reaches w positions away, n layers reach n w. With CLS pooling,
+tokens further than that from the first position do not matter. Mistral rotates
+queries and keys by their positions: set `rotary`.
 
 Equation: softmax over { j : |i - j| <= w } of q_i k_j / sqrt(Dh)
 Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
   arXiv 2310.06825, section 2
 """
 
+from lra.models import About
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L w D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L w D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  """Attention to neighbours: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `RotaryMixer`, and
+  """Attributes:
     radius: number of positions that a query sees on either side, w.
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)
@@ -51,7 +47,6 @@ class MultiQuery(Mixer):
     return super().kv_size(count) // self.num_heads
 
   def project(self, x_BxLxD):
-    """Returns queries [B, L, H, Dh], and keys and values [B, L, 1, Dh]."""
     return self.turn(
         self.heads(x_BxLxD, 'query'),
         *(self.heads(x_BxLxD, name, 1) for name in ('key', 'value')))

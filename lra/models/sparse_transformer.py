@@ -1,24 +1,22 @@
 """Sparse Transformer: half of the heads have one sparse pattern, half another.
 
-The paper's patterns are causal, for generation; LRA needs an encoder, so here
-they look both ways. The LRA release keeps them causal, as dense attention under
-a mask. The default stride sqrt(L) depends on the padded length; a given stride
-does not.
-
-`num_global` makes the first tokens global. The LRA release does so with the CLS
-token; the paper has no global tokens.
+The paper's patterns are causal, for generation; here they look both ways. The
+LRA release keeps them causal, as dense attention under a mask, and makes the
+CLS token global (`num_global`), which the paper does not. The default stride
+sqrt(L) depends on the padded length; a given stride does not.
 """
 
 import math
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
 from lra.schema import fields
 
-FAMILY = 'sparse'
-GROWTH = {'time': 1.5, 'memory': 1.5}
-MIXES_PADDING = True  # with stride 0, s depends on the padded length
+# With stride 0, s depends on the padded length.
+ABOUT = About('sparse', 'O(L sqrt(L) D)', time=1.5, memory=1.5,
+              mixes_padding=True)
 
 
 class Strided(PatternMixer):
@@ -32,22 +30,16 @@ class Strided(PatternMixer):
     of the heads, { j : (i - j) mod s = 0 } in the other
   Source: Child et al. 2019, arXiv 1904.10509, section 4.3
 
-  Attributes: those of `HeadMixer`, with num_heads 2 or more, and
+  Attributes:
     stride: stride of the pattern, s; 0 means sqrt(L), rounded up. With another
       value the output does not depend on the amount of padding.
     num_global: number of first tokens that see all tokens and that all tokens
       see.
-
-  Raises:
-    UserError: fewer than two heads.
   """
-  COST = 'O(L sqrt(L) D)'
-
   stride: int = fields.argument(0, low=0, high=fields.MANY)
   num_global: int = fields.argument(0, low=0, high=fields.MANY)
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns one pattern for each half of the heads."""
+  def patterns(self, length):
     if self.num_heads < 2:
       raise UserError('The heads are split between two patterns: '
                       'config.model.num_heads must be 2 or more.')
@@ -56,9 +48,7 @@ class Strided(PatternMixer):
     return self.halves(length, stride, dict(
         global_keys=self.num_global, global_queries=self.num_global))
 
-  def halves(self, length: int, stride: int, tokens: dict
-             ) -> tuple[Pattern, Pattern]:
-    """Returns both patterns for a stride s > 0 and global `tokens`."""
+  def halves(self, length, stride, tokens):
     stride = min(stride, length)
     return (sliding_window(stride - 1, **tokens),
             Pattern(block=-(-length // stride), dilation=stride, **tokens))
@@ -77,10 +67,11 @@ class Fixed(Strided):
     } in one half of the heads, { j : j mod s >= s - c } in the other
   Source: Child et al. 2019, arXiv 1904.10509, section 4.3
 
-  Attributes: those of `Strided`, and
+  Attributes:
     summary: number of positions of a block that all queries see, c; at most s.
   """
-  COST = 'O(L sqrt(L) c D)'
+  ABOUT = About('sparse', 'O(L sqrt(L) c D)', time=1.5, memory=1.5,
+                mixes_padding=True)
 
   summary: int = fields.argument(8, low=1, high=fields.MANY)
 

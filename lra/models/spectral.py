@@ -4,10 +4,8 @@ Three densities give frequencies omega [H, F, Dh] with weights [H, F]: a
 Gaussian mixture, FastFood, or a generator. Two kinds of random features
 estimate the kernel from them without bias, with error ~ 1 / sqrt(M): cosines
 and sines (RKS, a shift-invariant kernel), or exponentials (PRF, a positive
-kernel). Each pair is a model.
-
-The noise of a density is drawn once at initialisation (collection 'constants')
-or again in each training step. Samples are reparametrised, so gradients reach
+kernel). Each pair is a model. For cosines the frequency 0 adds 1 to the kernel,
+so that no weight is negative. Samples are reparametrised, so gradients reach
 the parameters of the density.
 
 Source: Chowdhury et al. 2021, arXiv 2110.08323 ("On Learning the Transformer
@@ -22,27 +20,21 @@ import jax
 import jax.numpy as jnp
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn import draws, features, layers
 from lra.schema import fields
 
-FAMILY = 'kernel'
-COST = 'O(L M D)'
-GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+ABOUT = About('kernel', 'O(L M D)',
+              kernels=('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu'))
 
 
 class SpectralMixer(features.FeatureMixer):
-  """Linear attention with a learned kernel: x [B, L, D] -> [B, L, D].
+  """A subclass defines `density` and may set `positive`.
 
-  A subclass defines `density` and may set `positive`; mask is [B, L] bool.
-
-  Attributes: those of `FeatureMixer`, and
+  Attributes:
     num_features: number of features of a head, M.
     redraw: whether each training step draws new noise from the 'dropout'
       stream. Evaluation uses the initial noise.
-
-  Raises:
-    UserError: too few features for the density.
   """
   num_features: int = fields.argument(256, low=2, high=fields.MANY)
   redraw: bool = True
@@ -83,7 +75,6 @@ class SpectralMixer(features.FeatureMixer):
 
   def noise(self, name: str, draw: Callable, shape: tuple[int, ...],
             train: bool) -> jax.Array:
-    """Returns `draw(key, shape)`, drawn at initialisation or in each step."""
     return draws.kept(
         self, name, lambda key: draw(key, shape), self.redraw and train)
 
@@ -93,17 +84,16 @@ class GmmRks(SpectralMixer):
 
   The kernel is k(x, y) = sum_c pi_c exp(-|s_c (x - y)|^2 / 2)
   cos(mu_c . (x - y)), learned per head. Every component has the same number of
-  samples mu_c + s_c n, n ~ N(0, I), which share its weight pi_c. The frequency
-  0 adds 1 to the kernel so that no weight is negative; the released code adds
-  0.13. Covariances are diagonal; the released code has one Gaussian per head,
-  with a full factor.
+  samples mu_c + s_c n, n ~ N(0, I), which share its weight pi_c. Covariances
+  are diagonal. The released code has one Gaussian per head, with a full factor,
+  and adds 0.13 to the kernel instead of 1.
 
   Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
     phi(x) = sqrt(pi_c / S) [cos(w . x), sin(w . x)], w ~ N(mu_c, diag(s_c^2)),
     x scaled by Dh^(-1/4)
   Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 
-  Attributes: those of `SpectralMixer`, and
+  Attributes:
     num_components: number of Gaussians of each head, C.
   """
   num_components: int = fields.argument(2, low=1, high=fields.MANY)
@@ -149,13 +139,11 @@ class GmmPrf(GmmRks):
 class GenerativeRks(SpectralMixer):
   """Generative-RKS: linear attention with a kernel from a generator, cosines.
 
-  A network maps noise to frequencies, so the spectral density has no closed
-  form. It has three dense layers, shared by the heads. Between them are batch
-  normalisation over the F samples and leaky ReLU, at the end is tanh. The noise
-  has Dh / 2 entries, the hidden layers have 2 Dh and 4 Dh units, as in the
-  released code. Evaluation normalises by the statistics of its own samples and
-  keeps no running averages. The frequency 0 adds 1 to the kernel so that no
-  weight is negative, as in the released code.
+  A network of three dense layers, shared by the heads, maps noise to
+  frequencies. Between the layers are batch normalisation over the F samples and
+  leaky ReLU, at the end is tanh. Noise of Dh / 2 entries and hidden layers of
+  2 Dh and 4 Dh units are those of the released code. Evaluation normalises by
+  the statistics of its own samples and keeps no running averages.
 
   Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
     phi(x) = sqrt(1 / F) [cos(w_f . x), sin(w_f . x)], w = g(n), n ~ N(0, I),
@@ -198,15 +186,13 @@ class GenerativePrf(GenerativeRks):
 class FastfoodRks(SpectralMixer):
   """FastFood-RKS: linear attention with a learned FastFood kernel, cosines.
 
-  The frequencies are the rows of S H G P H B / sqrt(W), in stacked blocks. The
-  width W of a block is the first power of two that is at least Dh. H is the
-  Walsh-Hadamard matrix, P a random permutation; S, G, B are learned diagonals
-  per head. They start as FastFood's estimate of the Gaussian kernel exp(-|x -
-  y|^2 / 2): B random signs, G ~ N(0, 1), S = chi_W / |G|, so that each row
-  starts as N(0, I). The frequency 0 adds 1 to the kernel so that no weight is
-  negative, as in the released code. That code starts the diagonals near 0. It
-  has Dh frequencies, shared by the heads, and redraws P in each step. Here each
-  head has its own frequencies, in as many blocks as M needs.
+  The frequencies are the rows of S H G P H B / sqrt(W), in stacked blocks of
+  width W, the first power of two that is at least Dh. H is the Walsh-Hadamard
+  matrix, P a random permutation; S, G, B are learned diagonals per head. They
+  start as FastFood's estimate of the Gaussian kernel exp(-|x - y|^2 / 2): B
+  random signs, G ~ N(0, 1), S = chi_W / |G|, so that each row starts as
+  N(0, I). The released code starts the diagonals near 0, has Dh frequencies,
+  shared by the heads, and redraws P in each step.
 
   The transform is applied to the identity once per step and not to every token,
   because a matmul of width Dh is faster there.

@@ -2,32 +2,28 @@
 
 Phase 1: every token attends to its own block and to the anchor block. Phase 2:
 the query tokens attend to all tokens. In the paper several machines hold the
-blocks, and their softmaxes are merged by the log-sum-exp. The result equals the
-softmax over all keys, which is computed here. In the paper the query comes
-after the context, which does not see it, and both look back only. Here the
-query tokens are the first ones (such as the CLS token), part of the anchor
-block, and both phases look both ways. The paper's models rotate queries and
-keys by their positions: set `rotary`.
+blocks, and their softmaxes are merged by the log-sum-exp, which equals the
+softmax over all keys. There the query comes after the context, which does not
+see it, and both look back only. Here the query tokens are the first ones (such
+as CLS), part of the anchor block, and both phases look both ways. The paper's
+models rotate queries and keys: set `rotary`.
 
 Equation: softmax over { j : floor(j / b) in {floor(i / b), 0} } of
   q_i k_j / sqrt(Dh); all j if i < query tokens
 Source: Acharya et al. 2024, arXiv 2411.17116, section 2 and algorithms 1-2
 """
 
+from lra.models import About
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern
 from lra.nn.rotary import RotaryMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L b D)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L b D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  """Own and anchor block: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `RotaryMixer`, and
+  """Attributes:
     block_size: number of positions in a block, b; the first block is the
       anchor.
     num_queries: number of first positions that see all positions.

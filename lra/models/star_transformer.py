@@ -1,12 +1,12 @@
 """Star-Transformer: a ring of neighbours and one relay node that reads all.
 
-Every token has a satellite node. One mixer has T rounds. In each, every
-satellite attends to its neighbours, itself, the token's embedding (the mixer's
-input) and the relay. Then the relay, at first the mean of the embeddings,
-attends to itself and all satellites. Padding is skipped; the first and the last
-token are neighbours. The output is the last state of the satellites, so the
-relay's last update is left out. Rounds have separate projections, as in the
-released code: 2T - 1 times the parameters of a Transformer's mixer.
+Every token has a satellite node. In each of T rounds, every satellite attends
+to its neighbours, itself, the token's embedding (the mixer's input) and the
+relay. Then the relay, at first the mean of the embeddings, attends to itself
+and all satellites. Padding is skipped; the first and the last token are
+neighbours. The output is the last state of the satellites. Rounds have separate
+projections, as in the released code: 2T - 1 times the parameters of a
+Transformer's mixer.
 
 The released code attends to zeros beyond the ends instead of a ring. It
 normalises satellites before they attend, has a leaky ReLU, and pools the relay
@@ -21,25 +21,21 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.models import About
 from lra.nn import arrays, layers, partials
 from lra.nn.mixer import HeadMixer
 from lra.schema import fields
 
-FAMILY = 'sparse'
-COST = 'O(L T D^2)'
-GROWTH = {'time': 1, 'memory': 1}
+ABOUT = About('sparse', 'O(L T D^2)')
 
 
 class Mixer(HeadMixer):
-  """Ring and relay: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
+  """Attributes:
     rounds: number of rounds, T.
   """
   rounds: int = fields.argument(2, low=1, high=64)
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the relays and of the inputs near a token."""
     near = min(2 * self.rounds + 1, length)
     return width * (self.rounds + near)
 
@@ -60,7 +56,6 @@ class Mixer(HeadMixer):
     return arrays.take(h_BxLxD, place_BxL)
 
   def _ring(self, h_BxLxD, e_BxLxD, s_Bx1xD, count_B, name):
-    """Returns the next state of the satellites."""
     q_BxLxHxDh = self.heads(h_BxLxD, f'{name}_query')
     context = jnp.concatenate([h_BxLxD, e_BxLxD, s_Bx1xD], 1)
     L = h_BxLxD.shape[1]
@@ -82,7 +77,6 @@ class Mixer(HeadMixer):
     return self._update(o_BxLxHxDh.astype(self.dtype), h_BxLxD, name)
 
   def _relay(self, s_Bx1xD, h_BxLxD, keep_BxL, name):
-    """Returns the next state of the relay."""
     q_BxHx1xDh = self.heads(s_Bx1xD, f'{name}_query').swapaxes(1, 2)
     context = jnp.concatenate([s_Bx1xD, h_BxLxD], 1)
     k, v = (self.heads(context, f'{name}_{kind}').swapaxes(1, 2)
@@ -95,7 +89,6 @@ class Mixer(HeadMixer):
     return self._update(o_Bx1xHxDh.astype(self.dtype), s_Bx1xD, name)
 
   def _update(self, o_BxLxHxDh, x_BxLxD, name):
-    """Returns LayerNorm(ReLU(output projection))."""
     o_BxLxD = layers.Projection(
         o_BxLxHxDh.shape[2:], x_BxLxD.shape[-1:], self.dtype,
         name=f'{name}_out')(o_BxLxHxDh)

@@ -11,32 +11,24 @@ Source: Hosseini 2024, arXiv 2403.01643, Definition 4
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.models import efficient
+from lra.models import About, efficient
 from lra.nn import arrays, layers
 
-FAMILY = 'dense'
-COST = ('O(L^2 D) time, O(L^2) memory for Wa; 2 (D^2 + D) + L^2 + L '
-        'parameters')
-GROWTH = {'time': 2, 'memory': 2}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
-MIXES_PADDING = True  # Wa has the shape of one padded length
+# Wa has the shape of one padded length.
+ABOUT = About(
+    'dense',
+    'O(L^2 D) time, O(L^2) memory for Wa; 2 (D^2 + D) + L^2 + L parameters',
+    time=2, memory=2, kernels=('dense', 'chunked', 'splash', 'cudnn'),
+    mixes_padding=True)
 
 
 class Mixer(efficient.Mixer):
-  """An `efficient.Mixer` with values Wa X + ba.
-
-  Attributes: those of `efficient.Mixer`, and
-    full_length: L of uncut sequences, which sets the shape of Wa; None if no
-      input is cut.
-  """
   full_length: int | None = None
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of all inputs and of the values made of them."""
     return 2 * length * width
 
   def keys_and_values(self, x_BxLx1xD, mask_BxL):
-    """Returns the input without padding as keys, and Wa X + ba as values."""
     x_BxLx1xD = jnp.where(mask_BxL[:, :, None, None], x_BxLx1xD, 0)
     v_Bx1xDxL = _Alignment(
         self.full_length or x_BxLx1xD.shape[1], dtype=self.dtype,

@@ -1,18 +1,16 @@
 """Synthesizer: attention weights computed without comparing tokens.
 
-Variants: `dense` predicts row i of the logits from x_i alone by a two-layer
-perceptron. `random` learns the logits [L, L] of each head as parameters.
-`factorised_dense` predicts A_i [a] and B_i [b], with a b >= L; the logit for j
-is A_i[j div b] B_i[j mod b]. `factorised_random` learns the logits as R1 R2^T
-of rank k. `trainable` False keeps the initial logits of the two random
-variants, the paper's fixed variants. The paper's mixtures are left out, among
-them the random + dot-product one of the Long Range Arena release.
+`dense` predicts row i of the logits from x_i alone by a two-layer perceptron.
+`random` learns the logits [L, L] of each head as parameters. `factorised_dense`
+predicts A_i [a] and B_i [b], with a b >= L; the logit for j is A_i[j div b]
+B_i[j mod b]. `factorised_random` learns the logits as R1 R2^T of rank k.
+`trainable` False gives the paper's fixed variants. Its mixtures are left out,
+among them the random + dot-product one of the Long Range Arena release.
 
 The parameters fit one length L; if padding is cut off, so are the parameters of
 its positions. Padded inputs are masked as keys, so the content of padding
 changes no output. The logits of `dense` and `factorised_random` are the matmul
 of two [L, k] matrices: they run as softmax attention with memory linear in L.
-The other two variants store logits [L, L].
 
 Equation: softmax(F(x_i)) V per head, F(x) = relu(x W1 + b1) W2 + b2 (dense), a
   learned [L, L] (random), or a factorised form of either; output projection
@@ -28,24 +26,22 @@ import jax.numpy as jnp
 from lra import kernels
 from lra.core.errors import UserError
 from lra.kernels.softmax import dense
+from lra.models import About
 from lra.nn import layers
-from lra.nn.mixer import check_choices, resolve_kernel
+from lra.nn.mixer import BaseMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = ('O(L^2 D) time; O(L) memory dense and factorised_random, else '
-        'O(L^2)')
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
-MIXES_PADDING = True  # the parameters fit one padded length
+# The parameters fit one padded length.
+ABOUT = About(
+    'dense',
+    'O(L^2 D) time; O(L) memory dense and factorised_random, else O(L^2)',
+    time=2, kernels=('dense', 'chunked', 'splash', 'cudnn'),
+    mixes_padding=True)
 VARIANTS = ('dense', 'random', 'factorised_dense', 'factorised_random')
 
 
-class Mixer(nn.Module):
-  """Synthesizer: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes:
-    num_heads: number of heads, H.
+class Mixer(BaseMixer):
+  """Attributes:
     qkv_width: width of the values of all heads together, H * Dh, and of the
       hidden layers of the perceptrons.
     variant: how the logits are made.
@@ -54,12 +50,6 @@ class Mixer(nn.Module):
       the collection 'constants' keeps their initial values.
     kernel: 'auto' or one of `KERNELS`; for `random` and `factorised_dense`
       'auto' or 'dense'.
-    dtype: computing dtype; parameters are float32.
-    full_length: L of uncut sequences, which sets the shapes of parameters; None
-      if no input is cut.
-
-  Raises:
-    UserError: `trainable` False without random logits.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -70,27 +60,28 @@ class Mixer(nn.Module):
   dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
-  def kernel_for(self, length: int, width: int) -> str:
-    """Returns the kernel that runs for x [B, length, width]."""
-    check_choices(self)
+  op = 'softmax'
+
+  def kernel_call(self, length, width):
+    head_width = layers.head_width(self.qkv_width, self.num_heads)
+    row_width = head_width + 1 if self.variant == 'dense' else self.rank
+    return {'shape': (1, length, self.num_heads, row_width),
+            'dtype': self.dtype, 'value_width': head_width}
+
+  def kernel_for(self, length, width):
     if not self.trainable and 'random' not in self.variant:
       raise UserError(f'config.model.variant={self.variant} has no random '
                       'logits to keep: leave config.model.trainable=True.')
-    head_width = layers.head_width(self.qkv_width, self.num_heads)
     if self.variant in ('dense', 'factorised_random'):
-      row_width = head_width + 1 if self.variant == 'dense' else self.rank
-      return resolve_kernel(
-          'softmax', self.kernel, (1, length, self.num_heads, row_width),
-          self.dtype, value_width=head_width)
+      return super().kernel_for(length, width)
+    layers.head_width(self.qkv_width, self.num_heads)  # refuses odd widths
     if self.kernel not in ('auto', 'dense'):
       raise UserError(f'config.model.variant={self.variant} needs '
                       'config.model.kernel=auto or dense.')
     return 'dense'
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns the size of the values of all tokens; there are no keys."""
-    del width
-    return length * self.qkv_width
+    return length * self.qkv_width  # there are no keys
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
@@ -143,7 +134,6 @@ class Mixer(nn.Module):
     return tuple(jnp.broadcast_to(x, (batch, *x.shape)) for x in drawn)
 
   def _drawn(self, name, init, shape):
-    """Returns the logits of a random variant, or one of their factors."""
     if self.trainable:
       return self.param(name, init, shape)
     return self.variable('constants', name, lambda: init(
@@ -188,7 +178,6 @@ class Mixer(nn.Module):
         *logits_BxHxLxAxB.shape[:3], -1)[..., :length]
 
   def _short_row(self, x_BxLxD, name, size):
-    """Runs the perceptron of one factor: [B, L, H, size]."""
     hidden_BxLxHxDh = nn.relu(layers.project_heads(
         x_BxLxD, self.num_heads, self.qkv_width, self.dtype, f'hidden_{name}'))
     init = nn.initializers.variance_scaling(

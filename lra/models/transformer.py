@@ -1,40 +1,36 @@
 """Transformer: multi-head softmax attention over all positions.
 
 All values of `kernel` compute the exact softmax. `dense` keeps the weights
-[B, H, L, L]. `chunked` recomputes them in tiles, with memory linear in L.
-`splash` is JAX's splash attention on a TPU. `cudnn` is
-jax.nn.dot_product_attention on an NVIDIA GPU and needs a 16-bit dtype. `auto`
-takes the kernel of the device if it can run, else `chunked`. Only `dense` and
-`chunked` can drop attention weights.
+[B, H, L, L]. `chunked` recomputes them in tiles. `splash` is JAX's splash
+attention on a TPU. `cudnn` is jax.nn.dot_product_attention on an NVIDIA GPU and
+needs a 16-bit dtype. `auto` takes the kernel of the device if it can run, else
+`chunked`. Only `dense` and `chunked` can drop attention weights.
 
 Equation: softmax(Q K^T / sqrt(Dh)) V per head, then an output projection
 Source: Vaswani et al. 2017, arXiv 1706.03762, eq. 1 and section 3.2.2
 """
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn.mixer import BiasedMixer
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 DROPPING = ('auto', 'dense', 'chunked')
 
 
 class Mixer(BiasedMixer):
-  """Softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `BiasedMixer`, and
-    kernel: 'auto' or one of `KERNELS`.
-  """
   kernel: str = 'auto'
 
   op = 'softmax'
 
-  def kernel_for(self, length: int, width: int) -> str:
+  def kernel_for(self, length, width):
     if self.attention_dropout and self.kernel not in DROPPING:
       raise UserError(
           f'config.model.kernel={self.kernel} drops no attention weights: use '
           'chunked or set config.model.attention_dropout=0.')
-    return super().kernel_for(
-        length, width, dropout_rate=self.attention_dropout)
+    return super().kernel_for(length, width)
+
+  def kernel_call(self, length, width):
+    return {**super().kernel_call(length, width),
+            'dropout_rate': self.attention_dropout}

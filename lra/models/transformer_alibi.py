@@ -1,9 +1,10 @@
 """ALiBi: softmax attention that fades with distance, with a slope per head.
 
 The paper is causal. Here attention looks both ways and uses the absolute
-distance, as the authors advise for encoders. The paper removes the positions
-that are added to the embedding; here they stay as in all models, unless
-`config.encoder.positions` is 'none'.
+distance, as the authors advise for encoders. The paper removes the positions of
+the embedding: set `config.encoder.positions` to 'none'. The slopes follow the
+equation even if H is no power of 2. For such H the release takes some slopes
+from the next power of 2.
 
 Equation: softmax_j(q_i k_j / sqrt(Dh) - m_h |i - j|) v_j per head, m_h =
   2^(-8 h / H) for h = 1 ... H, then an output projection
@@ -13,19 +14,13 @@ Source: Press et al. 2021, arXiv 2108.12409, section 3
 import jax.numpy as jnp
 import numpy as np
 
+from lra.models import About
 from lra.nn.mixer import BiasedMixer
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time, O(L) memory'
-GROWTH = {'time': 2, 'memory': 1}
+ABOUT = About('dense', 'O(L^2 D) time, O(L) memory', time=2)
 
 
 class Mixer(BiasedMixer):
-  """Attention with linear biases: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  The slopes m_h follow the equation even if H is no power of 2. For such H the
-  release takes some slopes from the next power of 2.
-  """
 
   def bias(self, length):
     slope_H = 2.0 ** (-8 * np.arange(1, self.num_heads + 1) / self.num_heads)

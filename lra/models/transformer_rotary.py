@@ -1,9 +1,7 @@
 """Rotary Transformer: softmax attention with rotated queries and keys.
 
-Vectors of position p are rotated by angles proportional to p, so that logits
-depend on the distance of two tokens. The paper removes the positions that are
-added to the embedding; here they stay as in all models, unless
-`config.encoder.positions` is 'none'.
+Logits depend on the distance of two tokens. The paper removes the positions of
+the embedding: set `config.encoder.positions` to 'none'.
 
 `planes='alternate'` is the variant in the code of Miralles-Gonzalez et al.
 2025, arXiv 2501.14850: the pairs of all heads together have falling angles, so
@@ -15,21 +13,17 @@ Equation: softmax(R(Q) R(K)^T / sqrt(Dh)) V per head, R rotates channel pair i
 Source: Su et al. 2021, arXiv 2104.09864, eq. 16
 """
 
-from lra.models import transformer
+from lra.models import About, transformer
 from lra.nn import rotary
 from lra.nn.rotary import RotaryMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
-GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
+              kernels=('dense', 'chunked', 'splash', 'cudnn'))
 
 
 class Mixer(RotaryMixer, transformer.Mixer):
-  """Rotary softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `transformer.Mixer`, and
+  """Attributes:
     planes: which pairs of channels are turned, and how fast. `head` turns those
       of each head alike; `alternate` turns every second pair.
   """
@@ -37,7 +31,6 @@ class Mixer(RotaryMixer, transformer.Mixer):
   planes: str = fields.argument('head', choices=('head', 'alternate'))
 
   def turn(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh):
-    """Rotates queries and keys; returns the values unchanged."""
     alternate = self.rotary and self.planes == 'alternate'
     if not alternate or q_BxLxHxDh.shape[-1] % 2:  # `super` refuses odd widths
       return super().turn(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh)

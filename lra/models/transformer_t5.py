@@ -17,25 +17,19 @@ import flax.linen as nn
 import numpy as np
 
 from lra.core.errors import UserError
+from lra.models import About
 from lra.nn.mixer import BiasedMixer
 from lra.schema import fields
 
-FAMILY = 'dense'
-COST = 'O(L^2 D) time, O(L) memory'
-GROWTH = {'time': 2, 'memory': 1}
+ABOUT = About('dense', 'O(L^2 D) time, O(L) memory', time=2)
 
 
 class Mixer(BiasedMixer):
-  """T5's relative attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `BiasedMixer`, and
+  """Attributes:
     num_buckets: number of buckets of distances, for both directions together;
       must be a multiple of 4.
-    max_distance: distance at which the last bucket begins.
-
-  Raises:
-    UserError: num_buckets is no multiple of 4, or max_distance is not above
-      num_buckets / 4.
+    max_distance: distance at which the last bucket begins, above a quarter of
+      num_buckets.
   """
   num_buckets: int = fields.argument(32, low=4, high=fields.MANY)
   max_distance: int = fields.argument(128, low=2, high=fields.MANY)

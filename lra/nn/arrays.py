@@ -22,16 +22,11 @@ def at_least_float32(dtype) -> jnp.dtype:
 
 
 def tokens_first(mask_BxL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns an order of the positions in which tokens come before padding.
+  """Returns (order, place, count), int32, with tokens before padding.
 
-  Args:
-    mask_BxL: bool, True = token.
-
-  Returns:
-    (order, place, count), int32. order [B, L] lists the positions of the tokens
-    and then those of padding, each in increasing order. place [B, L] is the
-    index of each position in `order`, so `take` by place inverts `take` by
-    order. count [B] is the number of tokens.
+  order [B, L] lists the positions of the tokens and then those of padding, each
+  in increasing order. place [B, L] is the index of each position in `order`, so
+  `take` by place inverts `take` by order. count [B] is the number of tokens.
   """
   order_BxL = jnp.argsort(~mask_BxL, axis=1, stable=True).astype(jnp.int32)
   count_B = mask_BxL.sum(1, dtype=jnp.int32)
@@ -48,17 +43,10 @@ def take(x_BxL: jax.Array, index_BxK: jax.Array) -> jax.Array:
       x_BxL, index_BxK.reshape(*index_BxK.shape, *more), axis=1)
 
 
-def token_before(x_BxL: jax.Array, mask_BxL: jax.Array,
-                 reverse: bool = False) -> jax.Array:
-  """Returns, for each position, the entry of x at the nearest token before it.
+def token_before(x_BxL, mask_BxL, reverse: bool = False) -> jax.Array:
+  """Returns x [B, L, ...] at the nearest token before each position, else 0.
 
-  Args:
-    x_BxLxD: any dtype, [B, L, ...].
-    mask_BxL: bool, True = token. Padding is skipped.
-    reverse: whether to take the nearest token after the position instead.
-
-  Returns:
-    An array like x; 0 at positions without such a token.
+  Padding is skipped. With `reverse`, it is the nearest token after a position.
   """
   length = mask_BxL.shape[1]
   place_1xL = jnp.arange(length, dtype=jnp.int32)[None]

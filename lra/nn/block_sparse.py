@@ -30,10 +30,9 @@ from lra.nn.patterns import Pattern
 
 
 class Heads(NamedTuple):
-  """Queries, keys and values, each [B, L, H, Dh].
+  """Queries [B, L, H, Dh], keys and values [B, L, G, Dh].
 
-  Keys and values may have fewer heads, [B, L, G, Dh]: consecutive groups of
-  H / G query heads then share them.
+  Consecutive groups of H / G query heads share keys and values.
   """
   q: jax.Array
   k: jax.Array
@@ -41,19 +40,13 @@ class Heads(NamedTuple):
 
 
 class PatternMixer(HeadMixer):
-  """Sparse attention with one pattern per group of heads.
-
-  Maps x [B, L, D] and mask [B, L] to [B, L, D]. A subclass defines `patterns`.
-  Attributes and errors are those of `HeadMixer`.
-  """
+  """Sparse attention with one pattern per group of heads."""
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
     """Returns one pattern per equal group of heads, in order, for `length`."""
     raise NotImplementedError
 
   def state_size(self, width: int, length: int) -> int:
-    """Returns how many numbers the keys and values kept at once hold."""
-    del width
     patterns = self.patterns(length)
     heads = np.array_split(np.arange(self.num_heads), len(patterns))
     return sum(
@@ -69,13 +62,8 @@ class PatternMixer(HeadMixer):
 def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
   """Returns softmax attention over the pairs of positions in `pattern`.
 
-  Args:
-    qkv: queries, keys and values; logits are scaled by Dh**-0.5.
-    mask_BxL: bool, True = token. No query attends to padding.
-    pattern: the keys that each query sees.
-
-  Returns:
-    [B, L, H, Dh] in the dtype of `v`, 0 at queries that see no token.
+  Logits are scaled by Dh**-0.5. No query attends to padding. The result is
+  [B, L, H, Dh] in the dtype of `v`, 0 at queries that see no token.
   """
   B, L, H, _ = qkv.q.shape
   num_logits = B * H * L * pattern.num_keys(L)
@@ -127,10 +115,7 @@ def attend_in_groups(qkv: Heads, mask_BxL: jax.Array,
 
 
 def to_blocks(x_L, block: int, dilation: int = 1):
-  """Cuts every E-th position into blocks, [L, ...] -> [E, N, I, ...].
-
-  Zeros fill the last block.
-  """
+  """Cuts every E-th position into zero-filled blocks, [L] -> [E, N, I, ...]."""
   L, *rest = x_L.shape
   x_L = jnp.pad(x_L, [(0, -L % (block * dilation))] + [(0, 0)] * len(rest))
   return x_L.reshape(-1, block, dilation, *rest).transpose(
@@ -162,7 +147,6 @@ def neighbours(x_ExNxI, offsets: tuple[int, ...]):
 
 
 def _tables(pattern, heads):
-  """Returns the random blocks as int32 [H, N, R], or None."""
   if not pattern.random_blocks:
     return None
   tables = np.array(pattern.random_blocks, np.int32)
@@ -243,7 +227,6 @@ def _random(qkv, mask_L, block, table_NxR) -> Partial:
 
 
 def _rows(qkv, mask_BxL):
-  """Returns attention of global queries to all keys, like `qkv.q`."""
   part = partial_softmax(*qkv, scale=_scale(qkv.q),
                          bias=forbid(mask_BxL)[:, None])
   return partials.normalise(part).astype(qkv.v.dtype)

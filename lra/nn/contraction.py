@@ -23,16 +23,14 @@ def einsum(spec: str, x: jax.Array, weight: jax.Array, precision=None,
            dtype: jnp.dtype | None = None) -> jax.Array:
   """Computes `jnp.einsum` of activations and weights, fast on a CPU.
 
+  The result has no forward-mode derivative.
+
   Args:
     spec: for example 'bld,hfd->blhf'. The first axis of x (here b) must be the
       first of the result and no axis of the weights. No index may occur in one
       operand alone.
-    x, weight: arrays of one dtype.
-    precision: see `jax.lax`.
-    dtype: dtype of the result; None means the dtype of x.
-
-  Returns:
-    The result of `jnp.einsum`; it has no forward-mode derivative.
+    x, weight: arrays of one dtype, also that of the result by default.
+    precision, dtype: see `jax.lax`; dtype of the result.
   """
   return _einsum(spec, precision, dtype or x.dtype, x, weight)
 

@@ -1,10 +1,15 @@
-"""Depth-wise convolution: each channel is convolved with weights of its own.
+"""Convolutions over positions: depth-wise, short, and as long as the sequence.
 
-Shapes: B batch, L length, C channels (one or more axes), K taps.
+In all of them each channel is convolved with weights of its own.
+
+Shapes: B batch, L length, D or C channels (one or more axes), K taps of a
+kernel, N exponentials.
 """
 
 import functools
+import math
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -17,13 +22,8 @@ def depthwise(x_BxLxC: jax.Array, weight_KxC: jax.Array,
 
   Sums shifted copies in float32. On a CPU a grouped convolution takes tens of
   times as long, and so does the gradient of the weights by autodiff. Hence the
-  custom gradient. The result has the dtype of `x`.
-
-  Args:
-    x_BxLxC: any float dtype.
-    weight_KxC: weights of K neighbours.
-    before: how many of the neighbours come before the token, 0 to K - 1; None
-      means K // 2, around the token. K - 1 is a causal convolution.
+  custom gradient. The result has the dtype of `x`. `before` of the K neighbours
+  come before the token; K - 1 is causal, None means K // 2.
   """
   if before is None:
     before = len(weight_KxC) // 2
@@ -58,7 +58,6 @@ _depthwise.defvjp(_forward, _backward)
 
 
 def _weighed(x_BxLxC, weight_KxC, before):
-  """Returns sum_i w_i x_(t + i - before)."""
   length = x_BxLxC.shape[1]
   padded = _pad(x_BxLxC, len(weight_KxC), before)
   return sum(
@@ -70,3 +69,126 @@ def _weighed(x_BxLxC, weight_KxC, before):
 def _pad(x_BxLxC, width, before):
   return jnp.pad(x_BxLxC, [(0, 0), (before, width - 1 - before),
                            *[(0, 0)] * (x_BxLxC.ndim - 2)])
+
+
+class ShortConvolution(nn.Module):
+  """Depth-wise convolution, causal unless `centred`: [B, L, D] -> [B, L, D].
+
+    y_t = SiLU(sum_i w_i x_(t - K + 1 + i) + b),  i = 0 ... K - 1
+
+  Recurrent mixers use it before their state, for example H3 (arXiv 2212.14052,
+  section 3.1) and Mamba (arXiv 2312.00752, section 3.4). In reverse a token
+  sees the K - 1 tokens after it, with the same weights. A centred convolution
+  reads x_(t - K // 2 + i) instead. Masked tokens count as 0, and their outputs
+  are 0. Parameters start uniform in +-K**-0.5, as in PyTorch.
+
+  Attributes:
+    width: K.
+    use_bias: whether there is a bias.
+    centred: whether K // 2 of the tokens come before the token, the rest after.
+    dtype: dtype of the result; the sum is float32.
+  """
+  width: int = 4
+  use_bias: bool = False
+  centred: bool = False
+  dtype: jnp.dtype = jnp.float32
+
+  @nn.compact
+  def __call__(self, x_BxLxD, mask_BxL, reverse: bool = False) -> jax.Array:
+    keep_BxLx1 = mask_BxL[..., None]
+    x_BxLxD = jnp.where(keep_BxLx1, x_BxLxD, 0)
+    kernel_KxD = self.param(
+        'kernel', self._init, (self.width, x_BxLxD.shape[-1]))
+    y_BxLxD = depthwise(
+        x_BxLxD.astype(jnp.float32),
+        kernel_KxD[::-1] if reverse else kernel_KxD,
+        before=None if self.centred else 0 if reverse else self.width - 1)
+    if self.use_bias:
+      bias_D = self.param('bias', self._init, x_BxLxD.shape[-1:])
+      y_BxLxD += bias_D[None, None]
+    y_BxLxD = nn.silu(y_BxLxD).astype(self.dtype)
+    return jnp.where(keep_BxLx1, y_BxLxD, 0)
+
+  def _init(self, key, shape):
+    bound = self.width**-0.5
+    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+class PlainConvolution(nn.Module):
+  """Computes y_t = sum_i w_i x_(t - i), i = 0 ... width - 1, in the dtype of x.
+
+  Positions before the first token count as zero. This is the short convolution
+  of Poli et al. 2023, arXiv 2302.10866, section 3.1.
+  """
+  width: int
+
+  @nn.compact
+  def __call__(self, x_BxLxD):
+    weight_KxD = self.param(
+        'kernel', nn.initializers.normal(self.width ** -0.5),
+        (self.width, x_BxLxD.shape[-1])).astype(x_BxLxD.dtype)
+    length = x_BxLxD.shape[1]
+    padded = jnp.pad(x_BxLxD, ((0, 0), (self.width - 1, 0), (0, 0)))
+    # Shifts and sums: a grouped convolution is far slower on a CPU.
+    return sum(
+        weight_D[None, None] * padded[:, self.width - 1 - i:][:, :length]
+        for i, weight_D in enumerate(weight_KxD))
+
+
+def under_kernel(taps: int, channels: int, length: int) -> int:
+  """Returns how many numbers a convolution with `taps` taps keeps."""
+  return min(taps, length) * channels
+
+
+def exponential_sums(weight_DxN: jax.Array, exponent_DxN: jax.Array,
+                     taps: int) -> jax.Array:
+  """Returns K_d[l] = Re sum_n w_dn exp(e_dn l), float32 [D, taps].
+
+  Writes l as j C + c, with C near the square root of `taps`. The sum is then a
+  matmul of w exp(e C j) and exp(e c), without an array [D, N, taps]. Weights
+  and exponents are both float32, or both complex64.
+  """
+  size = 1 << math.ceil(math.log2(max(taps, 1)) / 2)
+  count = -(-taps // size)
+
+  def powers(number, stride):
+    lag = jnp.arange(number, dtype=jnp.float32) * stride
+    return jnp.exp(exponent_DxN[:, None] * lag[None, :, None].astype(
+        exponent_DxN.dtype))
+
+  coarse_DxJxN = weight_DxN[:, None] * powers(count, size)
+  fine_DxCxN = powers(size, 1)
+  if jnp.iscomplexobj(coarse_DxJxN):
+    coarse_DxJxN = jnp.concatenate([coarse_DxJxN.real, -coarse_DxJxN.imag], -1)
+    fine_DxCxN = jnp.concatenate([fine_DxCxN.real, fine_DxCxN.imag], -1)
+  k_DxJxC = jnp.einsum('djn,dcn->djc', coarse_DxJxN, fine_DxCxN,
+                       precision=jax.lax.Precision.HIGHEST)
+  return k_DxJxC.reshape(len(weight_DxN), -1)[:, :taps]
+
+
+def convolve(x_BxLxD: jax.Array, forward_DxK: jax.Array,
+             reverse_DxK: jax.Array | None = None, *,
+             own_twice: bool = True) -> jax.Array:
+  """Convolves each channel with float32 kernels of at most L taps, by FFT.
+
+    y_t = sum_(s <= t) f_(t - s) x_s + sum_(s >= t) r_(s - t) x_s
+
+  Without r there is no second sum. With `own_twice` False it is over s > t,
+  with weights r_(s - t - 1). x is zero at padding; y is float32 [B, L, D].
+  """
+  length, taps = x_BxLxD.shape[1], forward_DxK.shape[1]
+  size = _fft_size(length + taps)
+  kernel_DxN = jnp.pad(forward_DxK, ((0, 0), (0, size - taps)))
+  if reverse_DxK is not None:
+    behind_DxN = jnp.pad(reverse_DxK[:, ::-1], ((0, 0), (size - taps, 0)))
+    if own_twice:
+      behind_DxN = jnp.roll(behind_DxN, 1, axis=1)
+    kernel_DxN = kernel_DxN + behind_DxN
+  spectrum_BxFxD = jnp.fft.rfft(x_BxLxD.astype(jnp.float32), n=size, axis=1)
+  spectrum_BxFxD *= jnp.fft.rfft(kernel_DxN, axis=1).T[None]
+  return jnp.fft.irfft(spectrum_BxFxD, n=size, axis=1)[:, :length]
+
+
+def _fft_size(least):
+  """Returns the smallest 2^i, 3 2^i or 5 2^i that is at least `least`."""
+  return min(m << max(0, math.ceil(math.log2(least / m))) for m in (1, 3, 5))

@@ -32,12 +32,10 @@ STEP = 'step'
 
 
 def row_keys(module: nn.Module, count: int) -> jax.Array:
-  """Returns the keys [count] of a batch's rows for the calling module.
+  """Returns the keys [count] of a batch's rows, for the module that calls it.
 
-  The keys come from the stream `dropout` in two cases. One is a module without
-  the collection `KEYS`, for example a module used alone. The other is a module
-  that asks for keys twice in one step: it must not draw the same noise twice.
-  Call this function inside the module; `count` is the number of rows.
+  They come from the stream `dropout` if the module has no collection `KEYS`,
+  or asks for keys twice in one step: it must not draw the same noise twice.
   """
   known = module.has_variable(KEYS, 'rows')
   looking = module.is_mutable_collection(KEYS)  # `of_step` searches for sites
@@ -56,10 +54,9 @@ def step_key(module: nn.Module) -> jax.Array:
 
 def kept(module: nn.Module, name: str, draw: Callable[[jax.Array], jax.Array],
          anew: bool) -> jax.Array:
-  """Returns the value drawn at initialisation, or a new one if `anew`.
+  """Returns `draw(key)` of initialisation, or of this step if `anew`.
 
-  The collection 'constants' keeps the value of initialisation under `name`. A
-  new value is `draw(key)` with the key of this step.
+  The collection 'constants' keeps the value of initialisation under `name`.
   """
   value = module.variable(
       'constants', name, lambda: draw(module.make_rng('params'))).value
@@ -74,9 +71,8 @@ def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,
     apply: calls `model.apply` with these keyword arguments on the training
       batch; only shapes are evaluated.
     key: key of the step.
-    place_B: int32 [B], index of each example in the batch before sorting. A
-      site with m rows for each example numbers them m * place, m * place + 1,
-      ...
+    place_B: index of each example in the batch before sorting. A site with m
+      rows for each example numbers them m * place, m * place + 1, ...
   """
   _, found = jax.eval_shape(
       lambda: apply(mutable=[KEYS], rngs={'dropout': key, STEP: key}))

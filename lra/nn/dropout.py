@@ -46,11 +46,7 @@ class Dropout(nn.Module):
 
 def drop(key: jax.Array, x: jax.Array, rate: float,
          tied: bool = False) -> jax.Array:
-  """Zeroes elements of x [B, ...] at `rate`; divides the rest by 1 - rate.
-
-  `key` is one key of jax.random, or keys [B], one for each row. With `tied`,
-  all positions on axis 1 drop the same channels.
-  """
+  """See `Dropout`; `key` is one key of jax.random, or one for each row."""
   threshold = min(round(rate * LEVELS), LEVELS - 1)
   *lead, width = x.shape[1:]
   if tied:
@@ -68,19 +64,15 @@ def _where(kept, x, share):
 
 
 def _halves(words):
-  """Splits each word into halves, [..., N] uint32 -> [..., 2 N] uint16.
-
-  The halves are neighbours, so sharded tokens stay on their device.
-  """
+  """Splits each word into halves, [..., N] uint32 -> [..., 2 N] uint16."""
+  # The halves are neighbours, so sharded tokens stay on their device.
   halves = jax.lax.bitcast_convert_type(words, jnp.uint16)
   return halves.reshape(*words.shape[:-1], -1)
 
 
 def _bits(words, threshold):
-  """Returns whether half-words reach `threshold`, as bits, 8 per byte.
-
-  Maps uint32 [..., N] to uint8 [..., ceil(N / 4)].
-  """
+  """Returns whether half-words of uint32 [..., N] reach `threshold`, as bits,
+  uint8 [..., ceil(N / 4)]."""
   words = jnp.pad(words, ((0, 0),) * (words.ndim - 1)
                   + ((0, -words.shape[-1] % 4),))
   words = words.reshape(*words.shape[:-1], -1, 4)

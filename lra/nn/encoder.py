@@ -7,6 +7,7 @@ the kind and place of norms and the part of a block after the mixer, as
 published recipes need.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -18,10 +19,11 @@ import numpy as np
 from lra import kernels
 from lra.core.errors import UserError
 from lra.kernels.meshes import SEQUENCE_AXIS
-from lra.nn import direction
 from lra.nn import norm as norms
+from lra.nn.convolution import PlainConvolution
 from lra.nn.dropout import Dropout
 from lra.nn.embedding import Embedding
+from lra.nn.mixer import traits_of
 from lra.nn.mlp import Mlp
 
 MIXER_STD = 'mixer_std'  # a collection, see `deviation`
@@ -29,40 +31,15 @@ ROWS = 8  # rows of a matmul should be a multiple of this; see `filling`
 
 
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:
-  """Returns sines and cosines of positions, float32 [L, D].
+  """Returns sin and cos of p / 10000^(2i / D) for position p, float32 [L, D].
 
-  Entry (p, i) is sin(p / 10000^(2i / D)) and entry (p, D/2 + i) the cosine
-  of the same angle: Vaswani et al. 2017, section 3.5, with all sines before
-  all cosines as in Long Range Arena's code. An odd width ends with a sine.
+  Source: Vaswani et al. 2017, section 3.5, with all sines before all cosines as
+  in Long Range Arena's code. An odd width ends with a sine.
   """
   rate = 10_000.0 ** (-np.arange(0, width, 2) / width)
   angle = np.arange(length)[:, None] * rate
   table = np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
   return table[:, :width].astype(np.float32)
-
-
-class ShortConvolution(nn.Module):
-  """Convolves each channel over a token and the tokens just before it.
-
-    y_t = sum_i w_i x_(t - i),  i = 0 ... width - 1
-
-  Positions before the first token count as zero. This is the short convolution
-  of Poli et al. 2023, arXiv 2302.10866, section 3.1, which later recurrent
-  models use too.
-  """
-  width: int
-
-  @nn.compact
-  def __call__(self, x_BxLxD):
-    weight_KxD = self.param(
-        'kernel', nn.initializers.normal(self.width ** -0.5),
-        (self.width, x_BxLxD.shape[-1])).astype(x_BxLxD.dtype)
-    length = x_BxLxD.shape[1]
-    padded = jnp.pad(x_BxLxD, ((0, 0), (self.width - 1, 0), (0, 0)))
-    # Shifts and sums: a grouped convolution is far slower on a CPU.
-    return sum(
-        weight_D[None, None] * padded[:, self.width - 1 - i:][:, :length]
-        for i, weight_D in enumerate(weight_KxD))
 
 
 def filling(batch: int, length: int) -> int:
@@ -85,31 +62,25 @@ def deviation(x_BxLxD: jax.Array, mask_BxL: jax.Array | None) -> jax.Array:
   return jnp.std(x_BxLxD, where=jnp.broadcast_to(where, x_BxLxD.shape))
 
 
-class Block(nn.Module):
-  """Computes x + mixer(norm(x)), then x + mlp(norm(x)).
+class Settings(nn.Module):
+  """Fields of an encoder that its blocks need too.
 
-  With `norm_place` post it normalises the sums instead: norm(x + mixer(x)).
-  Attributes of the mixer change the first step:
-
-    gates_residual: the mixer also gets the x before the norm, as the argument
-      `residual`, and its result is added without dropout.
-    shared: the encoder makes this module once for all layers, and the mixer
-      gets its result as the argument `shared`.
-    shares_values: the mixer gets and returns the values of the first block; see
-      `lra.models.rwkv7`.
-
-  Attributes: those of `Encoder`, but
-    layer: index of the block in the encoder, from 0.
-    full_length: N of uncut sequences, CLS included.
+  Attributes:
+    mixer: creates a mixer, given `dtype`, `layer`, `num_layers`, `full_length`,
+      `dropout`, `name` and, if it is set, `tie_dropout`.
+    full_length: L of uncut sequences, which sets the shapes of parameters;
+      None if no input is cut.
+    norm_rows: `rows` of `lra.nn.norm.BatchNorm`.
+    dtype: computing dtype; parameters are float32.
+    Others: see `encoder.NAME` in `lra.schema.fields`.
   """
   mixer: Callable[..., nn.Module]
-  layer: int
   num_layers: int
-  full_length: int
-  conv_width: int
   mlp_width: int
   dropout: float
   dtype: jnp.dtype
+  full_length: int | None = None
+  conv_width: int = 0
   norm: str = 'layer'
   norm_place: str = 'pre'
   norm_momentum: float = 0.9
@@ -119,29 +90,45 @@ class Block(nn.Module):
   gelu: str = 'tanh'
   tie_dropout: bool = False
 
+  def norm_maker(self, mask_BxL, train: bool) -> Callable:
+    return functools.partial(
+        norms.make, self.norm, self.dtype, mask_BxL=mask_BxL, train=train,
+        momentum=self.norm_momentum, rows=self.norm_rows, eps=self.norm_eps)
+
+
+class Block(Settings, kw_only=True):
+  """Computes x + mixer(norm(x)), then x + mlp(norm(x)).
+
+  With `norm_place` post it normalises the sums instead: norm(x + mixer(x)).
+  The mixer's `MixerTraits` may change the first step.
+
+  Attributes:
+    layer: index of the block in the encoder, from 0.
+    full_length: N of uncut sequences, CLS included.
+  """
+  layer: int
+
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, train: bool, tokens_BxL, shared=None,
                values: tuple = ()):
     """Returns (x, values); values are () if the mixer shares none."""
-    norm = functools.partial(
-        norms.make, self.norm, self.dtype, mask_BxL=tokens_BxL, train=train,
-        momentum=self.norm_momentum, rows=self.norm_rows, eps=self.norm_eps)
+    norm = self.norm_maker(tokens_BxL, train)
     x_BxLxD, y_BxLxD = self._before(norm, 'norm_mixer', x_BxLxD)
     mixer = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
         full_length=self.full_length, dropout=self.dropout,
         **({'tie_dropout': True} if self.tie_dropout else {}), name='mixer')
-    turn = direction.turn(getattr(mixer, 'direction', ''), self.layer)
+    traits = traits_of(mixer)
+    turn = _flip if traits.alternates and self.layer % 2 else lambda y: y
     y_BxLxD = turn(y_BxLxD)
     if self.conv_width:
-      y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
-    gates = getattr(mixer, 'gates_residual', False)
-    more = {'residual': turn(x_BxLxD)} if gates else {}
+      y_BxLxD = PlainConvolution(self.conv_width, name='conv')(y_BxLxD)
+    more = {'residual': turn(x_BxLxD)} if traits.gates_residual else {}
     if shared is not None:
       more['shared'] = shared
     mix = functools.partial(
         mixer, y_BxLxD, turn(mask_BxL), train=train, **more)
-    if getattr(mixer, 'shares_values', False):
+    if traits.shares_values:
       y_BxLxD, values = mix(values=tuple(map(turn, values)), share=True)
       values = tuple(map(turn, values))
     else:
@@ -154,7 +141,7 @@ class Block(nn.Module):
           '__call__ return the shape of x.')
     if self.is_mutable_collection(MIXER_STD) and not self.is_initializing():
       self.sow(MIXER_STD, 'std', deviation(y_BxLxD, tokens_BxL))
-    if not gates:
+    if not traits.gates_residual:
       y_BxLxD = Dropout(self.dropout, tied=self.tie_dropout)(
           y_BxLxD, deterministic=not train)
     x_BxLxD = self._after(norm, 'norm_mixer', x_BxLxD + y_BxLxD)
@@ -173,110 +160,59 @@ class Block(nn.Module):
     return norm(name)(x_BxLxD, beside=True)
 
   def _after(self, norm, name, x_BxLxD):
-    """Returns x, or its norm if norms come after residual sums."""
     return norm(name)(x_BxLxD) if self.norm_place == 'post' else x_BxLxD
 
 
-class Encoder(nn.Module):
+def _flip(y_BxL):
+  return jnp.flip(y_BxL, 1)
+
+
+class Encoder(Settings, kw_only=True):
   """Maps token ids or continuous values to one vector per position.
 
-  Parameters are named `embedding`, `cls`, `positions`, `token_types`,
-  `norm_embedding`, `mixer` (those that the mixers of all blocks share),
-  `block_<i>/norm_mixer`, `block_<i>/conv`, `block_<i>/mixer`,
-  `block_<i>/norm_mlp`, `block_<i>/mlp/up`, `block_<i>/mlp/down` and `norm`;
-  weight transfer relies on these names.
+  Weight transfer relies on the names of the parameters: `embedding`, `cls`,
+  `positions`, `token_types`, `norm_embedding`, `mixer` (those that the mixers
+  of all blocks share), `block_<i>/norm_mixer`, `block_<i>/conv`,
+  `block_<i>/mixer`, `block_<i>/norm_mlp`, `block_<i>/mlp/up`,
+  `block_<i>/mlp/down` and `norm`.
 
   Attributes:
-    mixer: creates a mixer, given `dtype`, `layer`, `num_layers`, `full_length`,
-      `dropout`, `name` and, if it is set, `tie_dropout`.
     vocab_size: number of ids; id 0 is padding.
-    num_layers: number of blocks.
-    width: D.
-    mlp_width: F, width of the hidden layer of each MLP.
-    conv_width: width of a `ShortConvolution` before each mixer; 0 for none.
-    dropout: dropout rate after the embedding, the mixers and both layers of
-      each MLP.
-    positions: `learned`, `sinusoidal` or `none`.
-    max_positions: rows of the table of learned positions; 0 for one row per
-      position.
-    token_types: rows of the table of token types (Devlin et al. 2018,
-      arXiv 1810.04805, section 3: segment embeddings). All tokens have the
-      first type. 0 for none.
-    norm_embedding: whether a norm follows the sum of the embeddings.
     prepend_cls: whether a learned CLS token comes before the sequence.
-    cls_has_position: whether the CLS token gets a position; otherwise it is
-      prepended after positions were added.
-    embedding_std: standard deviation of the initial embeddings.
-    remat: whether the backward pass recomputes blocks to save memory.
     mask_padding: whether mixers receive the padding mask.
-    dtype: computing dtype; parameters are float32.
-    full_length: L of uncut sequences, which sets the shapes of parameters;
-      None if no input is cut.
-    norm: see `lra.nn.norm.make`.
-    norm_place: `pre` normalises before mixers and MLPs and after the last
-      block, `post` after each residual sum.
-    norm_momentum, norm_rows: `momentum` and `rows` of `lra.nn.norm.BatchNorm`.
-    norm_eps: `eps` of `lra.nn.norm.LayerNorm`.
-    block: what follows the mixer in a block: `mlp`, `glu` or `none`.
-    gelu: how MLPs compute GELU, `tanh` or `exact`.
-    inputs: `ids` are looked up in the embedding. `values` are ids of grey
-      levels: they are scaled to -1 (id 1) ... 1 (the last id), and a dense
-      layer maps them to D.
-    tie_dropout: whether all tokens of an example drop the same channels.
     hides: whether an id below 0 is a hidden token, whose embedding is 0.
+    Others: see `encoder.NAME` in `lra.schema.fields`.
   """
-  mixer: Callable[..., nn.Module]
   vocab_size: int
-  num_layers: int
   width: int
-  mlp_width: int
-  dropout: float
   positions: str
   prepend_cls: bool
   cls_has_position: bool
   embedding_std: float
   remat: bool
   mask_padding: bool
-  dtype: jnp.dtype
-  conv_width: int = 0
-  full_length: int | None = None
-  norm: str = 'layer'
-  norm_place: str = 'pre'
-  norm_momentum: float = 0.9
-  norm_rows: int = 0
-  norm_eps: float = norms.EPS
   norm_embedding: bool = False
   max_positions: int = 0
   token_types: int = 0
-  block: str = 'mlp'
-  gelu: str = 'tanh'
   inputs: str = 'ids'
-  tie_dropout: bool = False
   hides: bool = False
 
   @nn.compact
   def __call__(self, inputs, mask_BxL=None, *, train: bool):
-    """Encodes sequences.
+    """Returns (vectors [B, N, D] in `dtype`, mask bool [B, N]).
 
-    Args:
-      inputs: integer ids [B, L], or continuous values, float [B, L, V]. All
-        may be cut at one length if only padding follows.
-      mask_BxL: bool, True at tokens; None means every id but 0, and every
-        position of continuous values.
-      train: whether dropout is on and batch norms use the batch.
-
-    Returns:
-      (vectors [B, N, D] in `dtype`, mask bool [B, N]) with N = L, or L + 1
-      with a CLS token at position 0.
+    N is L, or L + 1 with a CLS token at position 0. Inputs are integer ids
+    [B, L], or continuous values, float [B, L, V]. All may be cut at one length
+    if only padding follows. By default every id but 0 is a token, and every
+    position of continuous values. `train` turns dropout on, and lets batch
+    norms use the batch.
     """
     if mask_BxL is None:
       mask_BxL = (inputs != 0 if inputs.ndim == 2
                   else jnp.ones(inputs.shape[:2], bool))
     x_BxNxD, mask_BxN = self._with_positions(
         self._embed(inputs), mask_BxL, self._full(inputs))
-    norm = functools.partial(
-        norms.make, self.norm, self.dtype, mask_BxL=mask_BxN, train=train,
-        momentum=self.norm_momentum, rows=self.norm_rows, eps=self.norm_eps)
+    norm = self.norm_maker(mask_BxN, train)
     if self.norm_embedding:
       x_BxNxD = norm('norm_embedding')(x_BxNxD)
     x_BxNxD = Dropout(self.dropout, tied=self.tie_dropout)(
@@ -285,27 +221,22 @@ class Encoder(nn.Module):
     seen_BxN = mask_BxN if self.mask_padding else jnp.ones_like(mask_BxN)
     length, tokens_BxN = x_BxNxD.shape[1], mask_BxN
     more = filling(*x_BxNxD.shape[:2])
-    mixer = self._mixer_alone()
+    traits = traits_of(self._mixer_alone())
     # Masked tokens at the end do not change sums over tokens.
-    if more and getattr(mixer, 'splits_sequences', False):
+    if more and traits.splits_sequences:
       x_BxNxD = jnp.pad(x_BxNxD, ((0, 0), (0, more), (0, 0)))
       seen_BxN, tokens_BxN = (
           jnp.pad(m, ((0, 0), (0, more))) for m in (seen_BxN, tokens_BxN))
-    shared, values = getattr(mixer, 'shared', None), ()
-    if shared is not None:
-      shared = shared(self.num_layers, name='mixer')(self.width)
+    shared, values = None, ()
+    if traits.shared is not None:
+      shared = traits.shared(self.num_layers, name='mixer')(self.width)
+    settings = {field.name: getattr(self, field.name)
+                for field in dataclasses.fields(Settings)
+                if field.name not in ('parent', 'name')}
+    settings['full_length'] = self._full(inputs) + self.prepend_cls
     for i in range(self.num_layers):
-      x_BxNxD, values = block(
-          mixer=self.mixer, layer=i, num_layers=self.num_layers,
-          full_length=self._full(inputs) + self.prepend_cls,
-          conv_width=self.conv_width,
-          mlp_width=self.mlp_width, dropout=self.dropout, dtype=self.dtype,
-          norm=self.norm, norm_place=self.norm_place,
-          norm_momentum=self.norm_momentum, norm_rows=self.norm_rows,
-          norm_eps=self.norm_eps, block=self.block, gelu=self.gelu,
-          tie_dropout=self.tie_dropout,
-          name=f'block_{i}')(
-              x_BxNxD, seen_BxN, train, tokens_BxN, shared, values)
+      x_BxNxD, values = block(layer=i, **settings, name=f'block_{i}')(
+          x_BxNxD, seen_BxN, train, tokens_BxN, shared, values)
     x_BxNxD = x_BxNxD[:, :length]
     if self.norm_place == 'pre':
       x_BxNxD = norm('norm')(x_BxNxD)
@@ -313,7 +244,6 @@ class Encoder(nn.Module):
 
   @nn.nowrap
   def _mixer_alone(self):
-    """Returns a mixer without a parent module, to read its attributes."""
     return self.mixer(
         dtype=self.dtype, layer=0, num_layers=self.num_layers,
         full_length=self.full_length, dropout=self.dropout, name=None,

@@ -15,22 +15,17 @@ import jax
 import jax.numpy as jnp
 
 from lra import kernels
-from lra.nn import contraction, layers
-from lra.nn.mixer import HeadMixer
+from lra.nn import contraction
+from lra.nn.mixer import HeadMixer, MixerTraits
 
 TINY = 1e-30  # avoids 0 / 0 and changes no quotient of normal numbers
 
 
 class FeatureMixer(HeadMixer):
-  """Linear attention with features of queries and keys; see `HeadMixer`.
-
-  Attributes: those of `HeadMixer`, and
-    kernel: 'auto' or one of `KERNELS`.
-  """
+  """Linear attention with features of queries and keys."""
   kernel: str = 'auto'
 
-  splits_sequences = True
-
+  traits = MixerTraits(splits_sequences=True)
   op = 'linear'
   # Whether the output is divided by phi(q) . sum_j phi(k_j).
   normalised = True
@@ -41,25 +36,21 @@ class FeatureMixer(HeadMixer):
 
   def state_size(self, width: int) -> int:
     """Returns how many numbers phi(K)^T V and sum phi(K) hold in all heads."""
-    del width
-    head_width = layers.head_width(self.qkv_width, self.num_heads)
-    return (self.num_heads * self.feature_width(head_width)
-            * (head_width + self.normalised))
+    return (self.num_heads * self.feature_width(self.head_width)
+            * (self.head_width + self.normalised))
 
   def attend(self, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
              eps: float = 1e-6) -> jax.Array:
-    """Calls `linear_attend`."""
     return linear_attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
                          kernel=self.kernel, eps=eps)
 
 
 def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
                            width: int) -> jax.Array:
-  """Draws rows of N(0, I), orthogonal within blocks of `width`: [H, F, Dh].
+  """Draws rows orthogonal within blocks of `width`, [H, F, Dh].
 
-  Each row has the exact marginal distribution N(0, I): a Haar direction times
-  an independent chi-distributed length (Choromanski et al. 2021, arXiv
-  2009.14794, section 2.4).
+  Each row is N(0, I): a Haar direction times an independent chi-distributed
+  length (Choromanski et al. 2021, arXiv 2009.14794, section 2.4).
   """
   key, length_key = jax.random.split(key)
   blocks = -(-num_features // width)
@@ -71,11 +62,9 @@ def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
 
 
 def _haar(square_HxNxDhxDh):
-  """Orthonormalises rows of N(0, I) by Gram-Schmidt: a uniform distribution.
-
-  `jnp.linalg.qr` could deadlock on a CPU if a program has two such layers: it
-  runs its batches on the thread pool that waits for them.
-  """
+  """Orthonormalises rows of N(0, I) by Gram-Schmidt: a uniform distribution."""
+  # `jnp.linalg.qr` could deadlock on a CPU if a program has two such layers: it
+  # runs its batches on the thread pool that waits for them.
   def add(i, basis_HxNxDhxDh):
     row_HxNxDh = square_HxNxDhxDh[..., i, :]
     for _ in range(2):  # the second time removes rounding errors
@@ -96,12 +85,12 @@ def gaussian_frequencies(key: jax.Array, num_heads: int, num_features: int,
   return jax.random.normal(key, (num_heads, num_features, width))
 
 
-def trigonometric(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
-                  weight_HxF: jax.Array) -> jax.Array:
-  """Returns phi with phi(x) . phi(y) = sum_f w_f cos(omega_f . (x - y)).
+def trigonometric(x_BxLxHxDh, omega_HxFxDh,
+                  weight_HxF) -> jax.Array:
+  """Returns phi, [B, L, H, 2 F]; angles are float32.
 
-  Random kitchen sinks (Rahimi & Recht 2008): [B, L, H, 2 F] in the dtype of
-  `x`; the angles are float32.
+  phi(x) . phi(y) = sum_f w_f cos(omega_f . (x - y)): random kitchen sinks
+  (Rahimi & Recht 2008).
   """
   amplitude_1x1xHxF = jnp.sqrt(weight_HxF)[None, None]
   parts = _cos_and_sin(_project(x_BxLxHxDh, omega_HxFxDh))
@@ -109,20 +98,19 @@ def trigonometric(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
                          -1).astype(x_BxLxHxDh.dtype)
 
 
-def arc_cosine(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
-               weight_HxF: jax.Array) -> jax.Array:
-  """Returns phi_f(x) = sqrt(w_f) max(omega_f . x, 0).
+def arc_cosine(x_BxLxHxDh, omega_HxFxDh,
+               weight_HxF) -> jax.Array:
+  """Returns phi_f(x) = sqrt(w_f) max(omega_f . x, 0), [B, L, H, F].
 
-  For omega of N(0, I) and w = 1 / F the expectation of phi(x) . phi(y) is
+  For omega of N(0, I) and w = 1 / F the expectation of phi(x) . phi(y) is half
+  the arc-cosine kernel of order 1 (Cho and Saul 2009, section 2.1):
   |x| |y| (sin t + (pi - t) cos t) / (2 pi), with t the angle between x and y.
-  This is half the arc-cosine kernel of order 1 (Cho and Saul 2009, section
-  2.1). The result is [B, L, H, F] in the dtype of `x`.
   """
   return (jnp.sqrt(weight_HxF)[None, None] * jax.nn.relu(
       _project(x_BxLxHxDh, omega_HxFxDh))).astype(x_BxLxHxDh.dtype)
 
 
-def with_constant(omega_HxFxDh: jax.Array, weight_HxF: jax.Array
+def with_constant(omega_HxFxDh, weight_HxF
                   ) -> tuple[jax.Array, jax.Array]:
   """Adds 1 to the kernel by appending the frequency 0.
 
@@ -132,8 +120,8 @@ def with_constant(omega_HxFxDh: jax.Array, weight_HxF: jax.Array
           jnp.pad(weight_HxF, [(0, 0), (0, 1)], constant_values=1))
 
 
-def positive(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
-             weight_HxF: jax.Array, norm_factor: float) -> jax.Array:
+def positive(x_BxLxHxDh, omega_HxFxDh,
+             weight_HxF, norm_factor: float) -> jax.Array:
   """Returns the logarithms of positive features, float32 [B, L, H, F].
 
   log phi_f(x) = omega_f . x - norm_factor |x|^2 + log(w_f) / 2. For omega of
@@ -146,17 +134,16 @@ def positive(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
           + 0.5 * jnp.log(weight_HxF)[None, None])
 
 
-def stable_pair(log_q_BxLxHxF: jax.Array, log_k_BxLxHxF: jax.Array,
-                mask_BxL: jax.Array, dtype: jnp.dtype
+def stable_pair(log_q_BxLxHxF, log_k_BxLxHxF,
+                mask_BxL, dtype: jnp.dtype
                 ) -> tuple[jax.Array, jax.Array]:
-  """Exponentiates log features of queries and keys without overflow.
+  """Returns phi(q) and phi(k), [B, L, H, F] in `dtype`, without overflow.
 
   Attention does not change if the features of a query are scaled by a common
   factor. Nor does it if a factor moves from feature f of all keys to feature f
   of all queries. The largest key of each feature is therefore scaled to 1, and
   then the largest feature of each query. No feature exceeds 1 and every
-  normaliser is at least 1, without an epsilon in the features. Returns phi(q)
-  and phi(k), each [B, L, H, F] in `dtype`.
+  normaliser is at least 1.
   """
   mask_BxLx1x1 = mask_BxL[:, :, None, None]
   log_k_BxLxHxF = jnp.where(mask_BxLx1x1, log_k_BxLxHxF, -1e30)
@@ -171,19 +158,15 @@ def stable_pair(log_q_BxLxHxF: jax.Array, log_k_BxLxHxF: jax.Array,
   return phi_q_BxLxHxF, phi_k_BxLxHxF
 
 
-def pair_with_eps(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
-                  omega_HxFxDh: jax.Array, mask_BxL: jax.Array,
+def pair_with_eps(q_BxLxHxDh, k_BxLxHxDh,
+                  omega_HxFxDh, mask_BxL,
                   eps: float) -> tuple[jax.Array, jax.Array]:
-  """Returns positive features with an epsilon, as in Performer's code.
+  """Returns phi(q), phi(k) [B, L, H, F] with an epsilon, as Performer's code.
 
   phi_f(x) = exp(omega_f . x - |x|^2 / 2 - top) + eps. For a query, top is its
   largest omega_f . x. All keys of a head share one top: the largest omega_f . k
-  over their features and true positions.
-
-  Returns:
-    phi(q), phi(k), each [B, L, H, F] in the dtype of `q`. phi(q) is divided by
-    the query's largest feature, phi(k) by the largest feature of all keys. This
-    does not change attention and keeps dot products away from zero.
+  over their features and true positions. Both are divided by their largest
+  features, which does not change attention and keeps dot products away from 0.
   """
   angle_k_BxLxHxF = jnp.where(
       mask_BxL[:, :, None, None], _project(k_BxLxHxDh, omega_HxFxDh), -1e20)
@@ -200,13 +183,12 @@ def pair_with_eps(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
           phi(k_BxLxHxDh, angle_k_BxLxHxF, (1, 3)))
 
 
-def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
-                  v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
+def linear_attend(phi_q_BxLxHxM, phi_k_BxLxHxM,
+                  v_BxLxHxDh, mask_BxL, *,
                   kernel: str = 'auto', eps: float = 1e-6) -> jax.Array:
-  """Returns phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j) + eps).
+  """Returns phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j) + eps), [B, L, H, Dh].
 
-  The result is [B, L, H, Dh]. Masked keys are left out and masked positions
-  return 0.
+  Masked keys are left out and masked positions return 0.
   """
   if _by_parts(phi_q_BxLxHxM, v_BxLxHxDh, kernel):
     sums_BxLxHxDh = linear_sums(
@@ -218,8 +200,8 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
       feature_map='identity', eps=eps, kernel=kernel)
 
 
-def normaliser(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
-               mask_BxL: jax.Array) -> jax.Array:
+def normaliser(phi_q_BxLxHxM, phi_k_BxLxHxM,
+               mask_BxL) -> jax.Array:
   """Returns phi(Q) sum_j phi(K_j) over tokens j: float32 [B, L, H, 1]."""
   total_Bx1xHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
       1, keepdims=True, dtype=jnp.float32)
@@ -227,8 +209,8 @@ def normaliser(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
       -1, keepdims=True)
 
 
-def linear_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
-                v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
+def linear_sums(phi_q_BxLxHxM, phi_k_BxLxHxM,
+                v_BxLxHxDh, mask_BxL, *,
                 kernel: str = 'auto') -> jax.Array:
   """Returns phi(Q) (phi(K)^T V), not normalised: float32 [B, L, H, Dh].
 
@@ -253,19 +235,17 @@ def linear_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
 
 
 def _by_parts(phi_BxLxHxM, v_BxLxHxDh, kernel):
-  """Returns whether to split features into heads as wide as the values."""
+  """Returns whether features must be split into heads as wide as the values."""
   runs = kernels.resolve('linear', kernel, v_BxLxHxDh.shape, v_BxLxHxDh.dtype)
   return phi_BxLxHxM.shape != v_BxLxHxDh.shape and runs != 'xla'
 
 
 @jax.custom_vjp
 def _cos_and_sin(x):
-  """Returns cos x and sin x, accurate to 3e-7 for |x| < 1000.
-
-  Subtracts a multiple of pi and evaluates Taylor polynomials on
-  [-pi / 2, pi / 2]. XLA's functions would take most of a training step on a
-  CPU: each costs as much as four exponentials, this pair as much as 1.5.
-  """
+  """Returns cos x and sin x, accurate to 3e-7 for |x| < 1000."""
+  # Subtracts a multiple of pi and evaluates Taylor polynomials on
+  # [-pi / 2, pi / 2]. XLA's functions would take most of a training step on a
+  # CPU: each costs as much as four exponentials, this pair as much as 1.5.
   k = jnp.round(x / jnp.pi)
   # pi is split in two: the first part has so few bits that k times it is exact.
   x = x - k * 3.140625 - k * 9.67653589793e-4
@@ -310,9 +290,7 @@ def _project(x_BxLxHxDh, omega_HxFxDh):
 
 
 def _as_heads(phi_BxLxHxM, width):
-  """Splits M features into heads of `width`, the last one filled with 0.
-
-  Maps [B, L, H, M] to [B, L, H ceil(M / width), width].
+  """Splits M features into zero-filled heads: [B, L, H ceil(M / width), width].
   """
   batch, length, heads, features = phi_BxLxHxM.shape
   phi_BxLxHxM = jnp.pad(

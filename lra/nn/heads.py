@@ -11,12 +11,9 @@ from lra.nn.encoder import Encoder, sinusoidal_positions
 def pool(x_BxNxD, mask_BxN, pooling: str, mean_over: str = 'tokens'):
   """Pools each sequence into one vector, [B, D].
 
-  Args:
-    x_BxNxD, mask_BxN: the encoder's output and its mask, True at tokens.
-    pooling: `cls` and `first` take position 0, `last` the last true token,
-      `mean` the sum over true tokens divided by their number. The mean of a
-      sequence without tokens is 0.
-    mean_over: `positions` divides by N instead of the number of tokens.
+  `cls` and `first` take position 0, `last` the last true token, `mean` the sum
+  over true tokens divided by their number, or by N with `mean_over` positions.
+  The mean of a sequence without tokens is 0.
   """
   if pooling in ('cls', 'first'):
     return x_BxNxD[:, 0]
@@ -34,9 +31,8 @@ def pool(x_BxNxD, mask_BxN, pooling: str, mean_over: str = 'tokens'):
 def join_pair(x_Bx2xD, how: str):
   """Joins the two vectors of a document pair, to [B, 2 D] or [B, 4 D].
 
-  `concat`: [x1, x2], as in Long Range Arena's and SimpleTRON's code.
-  `nli`: [x1, x2, x1 * x2, x1 - x2], as in Long Range Arena's paper,
-  section 2.2.3, S4 and Nystromformer.
+  concat, as in Long Range Arena's and SimpleTRON's code: [x1, x2]. nli, as in
+  Long Range Arena's paper, section 2.2.3: [x1, x2, x1 * x2, x1 - x2].
   """
   x1_BxD, x2_BxD = x_Bx2xD[:, 0], x_Bx2xD[:, 1]
   parts = [x1_BxD, x2_BxD]
@@ -46,18 +42,12 @@ def join_pair(x_Bx2xD, how: str):
 
 
 class ClassifierHead(nn.Module):
-  """Computes class scores from encoded positions.
-
-  Parameters are named `pooler`, `hidden_<i>` and `logits`.
+  """Computes class scores from encoded positions; the last layer is float32.
 
   Attributes:
-    num_classes: C.
     hidden: widths of the hidden layers, each with a ReLU.
-    pooling: `cls`, `mean`, `first` or `last`; see `pool`.
-    mean_over: divisor of mean pooling, the number of `tokens` or of all
-      `positions`.
-    pair: how the documents of a pair are joined; see `join_pair`.
-    dtype: computing dtype; the last layer computes in float32.
+    pooling, mean_over: see `pool`.
+    pair: see `join_pair`.
     pooler: whether tanh(W x + b) of width D comes before the scores of a
       pooled vector x (Devlin et al. 2018, arXiv 1810.04805, released code).
     dropout: dropout rate after the pooler.
@@ -89,10 +79,9 @@ class ClassifierHead(nn.Module):
 
 
 class Classifier(nn.Module):
-  """Maps sequences or pairs to class scores: an encoder and a head.
+  """Maps sequences or pairs to class scores.
 
   Attributes:
-    encoder, head: these two.
     decoder: maps [R, L, D] to scores of each token, for a second loss in
       training; None if there is no such loss.
   """
@@ -101,13 +90,11 @@ class Classifier(nn.Module):
   decoder: nn.Module | None = None
 
   def __call__(self, inputs, *, train: bool):
-    """Returns float32 [B, C]; `train` turns dropout on.
+    """Returns float32 [B, C] for ids [B, L] or pairs of them [B, 2, L].
 
-    In training with a decoder, it returns a pair: that array, and the scores of
-    each token, float32 [B, L, V] (pairs: [B, 2, L, V]).
-
-    Inputs are ids [B, L], or pairs of them [B, 2, L]; or continuous values with
-    one more axis, float [B, L, V] or [B, 2, L, V].
+    Continuous values have one more axis, float [B, L, V] or [B, 2, L, V]. In
+    training with a decoder, it returns also the scores of each token, float32
+    [B, L, V] (pairs: [B, 2, L, V]).
     """
     lead = 1 if jnp.issubdtype(inputs.dtype, jnp.integer) else 2
     pairs = inputs.ndim == lead + 2
@@ -122,19 +109,13 @@ class Classifier(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-  """Maps sequences to class scores of each token: an encoder and a layer.
-
-  The parameters of the layer are named `logits`; it computes in float32.
-  """
+  """Maps sequences to class scores of each token, by one layer in float32."""
   encoder: Encoder
   num_classes: int
 
   @nn.compact
   def __call__(self, inputs, *, train: bool):
-    """Returns float32 [..., L, C] for ids [..., L]; `train` turns dropout on.
-
-    There is no score for a CLS token.
-    """
+    """Returns float32 [..., L, C] for ids [..., L], without a CLS token."""
     length = inputs.shape[-1]
     x_RxNxD, _ = self.encoder(inputs.reshape(-1, length), train=train)
     x = x_RxNxD[:, -length:].reshape(*inputs.shape, -1)
@@ -151,15 +132,14 @@ class TokenDecoder(nn.Module):
     z = gelu(W_0 norm(x + p_t)),  z' = gelu(W_1 norm(z)),  scores = W norm(z')
 
   Norms are of the encoder's kind, or LayerNorm if that is a batch norm or none.
-  Parameters are named `norm_<i>`, `hidden_<i>` and `logits`; all layers compute
-  in float32.
+  All layers compute in float32.
   """
   encoder: Encoder
   num_classes: int
 
   @nn.compact
   def __call__(self, inputs, *, train: bool):
-    """Returns float32 [B, L, C] for ids [B, L]; `train` turns dropout on."""
+    """Returns float32 [B, L, C] for ids [B, L]."""
     x_BxLxD, mask_BxL = self.encoder(inputs, train=train)
     x_BxD = pool(x_BxLxD, mask_BxL, 'last').astype(jnp.float32)
     width, kind = x_BxD.shape[-1], self.encoder.norm

@@ -3,9 +3,6 @@
 Call these functions inside a compact module: they create its submodules, so
 that all mixers share names and initial values of projections.
 
-Functions that split a width into heads raise a UserError if num_heads does not
-divide it.
-
 Shapes: B batch, L length, D model width, H heads, Dh head width.
 """
 
@@ -26,12 +23,10 @@ QKV = ('query', 'key', 'value')
 class Projection(nn.Module):
   """A dense layer from axes `ins` to axes `outs`.
 
-  Parameters have the shapes, names and initial values of `nn.DenseGeneral`:
-  kernel float32 [*ins, *outs], bias float32 [*outs]. Accelerators multiply the
-  flat [B, L, ins] by [ins, outs]. So XLA has no reason to transpose the result
-  [B, L, H, Dh] for its neighbours.
-
-  `ins` and `outs` are the sizes of the last axes of input and output.
+  These are the sizes of the last axes of input and output. Parameters have the
+  shapes, names and initial values of `nn.DenseGeneral`: kernel float32 [*ins,
+  *outs], bias float32 [*outs]. Accelerators multiply the flat [B, L, ins] by
+  [ins, outs], so XLA has no reason to transpose the result.
   """
   ins: tuple[int, ...]
   outs: tuple[int, ...]
@@ -51,7 +46,6 @@ class Projection(nn.Module):
     return self.kernel.reshape(math.prod(self.ins), -1), bias
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, L, *ins] to [B, L, *outs] in `dtype`."""
     if kernels.platform() == 'cpu':  # flat matmuls have slower gradients there
       return self._many_axes(x)
     kernel, bias = self.weights()
@@ -74,11 +68,7 @@ def product(x_BxLxD: jax.Array, kernel_DxE: jax.Array,
 
 
 def head_width(width: int, num_heads: int) -> int:
-  """Returns Dh, the width of one of `num_heads` equal slices of `width`.
-
-  Raises:
-    UserError: the heads do not divide the width.
-  """
+  """Returns Dh; raises a UserError if the heads do not divide the width."""
   if num_heads < 1 or width % num_heads:
     raise UserError(
         f'A width of {width} cannot be split into {num_heads} heads: choose '
@@ -106,12 +96,10 @@ def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
                    ) -> tuple[jax.Array, jax.Array | None]:
   """Computes queries, keys and values in one matmul, for packed kernels.
 
-  The parameters are those of three `project_heads`.
-
-  Returns:
-    (qkv [B, L, 3, H, Dh] in `dtype`, biases float32 [3, H, Dh] or None). The
-    biases are already added to qkv, but as constants: the kernel receives them
-    and computes their gradient; see `lra.kernels.linear_attention_packed`.
+  The parameters are those of three `project_heads`. Returns qkv [B, L, 3, H,
+  Dh] in `dtype`, and biases float32 [3, H, Dh] or None. The biases are already
+  added to qkv, but as constants: the kernel computes their gradient; see
+  `lra.kernels.linear_attention_packed`.
   """
   heads = num_heads, head_width(qkv_width, num_heads)
   weights, biases = zip(*(
@@ -133,11 +121,9 @@ def merge_heads_and_project(o_BxLxHxDh: jax.Array, features: int,
 
 
 def unit(x: jax.Array) -> jax.Array:
-  """Scales vectors to length 1 over the last axis, in float32.
-
-  A vector shorter than 1e-6 stays unchanged. Dividing by its length would
-  multiply its gradient by more than a million.
-  """
+  """Scales vectors to length 1 over the last axis, in float32."""
+  # A vector shorter than 1e-6 stays unchanged: dividing by its length would
+  # multiply its gradient by more than a million.
   square = jnp.square(x.astype(jnp.float32)).sum(-1, keepdims=True)
   factor = jax.lax.rsqrt(jnp.where(square > 1e-12, square, 1.0))
   exact = arrays.at_least_float32(x.dtype)

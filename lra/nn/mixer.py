@@ -1,12 +1,17 @@
-"""The common forms of a mixer: project to heads, mix the heads, merge them.
+"""Mixers: what the encoder asks of them, and the forms that many of them share.
 
-`HeadMixer` is the general form. `SoftmaxMixer` and `BiasedMixer` attend to all
-positions, `LinearMixer` calls a linear operation of `kernels`.
+A mixer maps x [B, L, D] and a mask [B, L], True at tokens, to [B, L, D]. Values
+of x at padding must not change the output at tokens. `train` turns dropout and
+other noise on. The encoder sets the fields in `lra.models.GIVEN`.
+
+`HeadMixer` is the general form with heads: project, mix the heads, merge them.
+`LinearMixer` calls a linear operation of `lra.kernels`; the others attend.
 
 Shapes: B batch, L length, D model width, H heads, Dh head width.
 """
 
 import dataclasses
+import inspect
 
 import flax.linen as nn
 import jax
@@ -18,28 +23,105 @@ from lra.nn import draws, layers
 from lra.schema import fields
 
 
-class HeadMixer(nn.Module):
+@dataclasses.dataclass(frozen=True)
+class MixerTraits:
+  """What the encoder, its blocks and objectives must know about a mixer.
+
+  Attributes:
+    causal: a token sees only itself and earlier ones.
+    alternates: the mixer is causal, and the encoder reverses the tokens in
+      every second layer.
+    gates_residual: the encoder also passes `residual`, the value of x before
+      the norm, and adds the result without dropout.
+    shares_values: the encoder also passes `values` and `share=True`, and the
+      mixer returns (y, values). `values` come from the block before; they are
+      () in the first one.
+    shared: a Flax module, which the encoder calls once for all layers, as
+      `shared(number of layers)(D)`. Each mixer gets the result as `shared`.
+    splits_sequences: the mixer needs only sums over other tokens, so several
+      devices may share the tokens of a sequence.
+  """
+  causal: bool = False
+  alternates: bool = False
+  gates_residual: bool = False
+  shares_values: bool = False
+  shared: type[nn.Module] | None = None
+  splits_sequences: bool = False
+
+  def but(self, **changes) -> 'MixerTraits':
+    """Returns these traits with some changed."""
+    return dataclasses.replace(self, **changes)
+
+
+def traits_of(mixer: nn.Module) -> MixerTraits:
+  """Returns `mixer.traits`; the defaults for a module that declares none."""
+  return getattr(mixer, 'traits', MixerTraits())
+
+
+class BaseMixer(nn.Module):
+  """Checks the choices of its fields, and that its kernel can run.
+
+  A subclass declares those of these fields that it needs, and `dtype`.
+
+  Attributes:
+    kernel: 'auto' or one of `KERNELS`.
+    num_heads: number of heads, H.
+    dtype: computing dtype; parameters are float32.
+    layer, num_layers: index of the layer, from 0, and number of layers.
+    full_length: L of sequences before padding is cut off, for parameters that
+      depend on it; None if nothing is cut.
+    dropout, tie_dropout: those of the encoder, which sets them.
+
+  Raises:
+    UserError: an attribute has a value that is none of its choices.
+  """
+  traits = MixerTraits()  # or a property, if fields decide
+  op = ''  # operation of `lra.kernels` that the mixer calls, if any
+
+  def __post_init__(self):
+    super().__post_init__()
+    for field in dataclasses.fields(self):
+      value, choices = getattr(self, field.name), field.metadata.get('choices')
+      if choices and value not in choices:
+        raise UserError(
+            f'config.model.{field.name}={value!r} is not possible: '
+            f'{choose(value, choices)}')
+
+  def kernel_call(self, length: int, width: int) -> dict:
+    """Returns shape, dtype and needs of `op`; see `lra.kernels.resolve`."""
+    raise NotImplementedError
+
+  def kernel_for(self, length: int, width: int) -> str:
+    """Returns the kernel that runs for x [B, length, width].
+
+    Raises:
+      UserError: the kernel is unknown or cannot run here.
+    """
+    if not self.op:
+      return 'xla'
+    known = 'auto', *kernels.OPS[self.op]
+    if self.kernel not in known:
+      raise UserError(f'config.model.kernel={self.kernel} is not possible: '
+                      f'{choose(self.kernel, known)}')
+    try:
+      return kernels.resolve(
+          self.op, self.kernel, **self.kernel_call(length, width))
+    except (NotImplementedError, ValueError) as e:
+      raise UserError(
+          f'config.model.kernel={self.kernel} is not possible: {e}.') from e
+
+
+class HeadMixer(BaseMixer):
   """Projects to queries, keys and values, mixes heads, projects the output.
 
   A subclass defines `mix`; it may override `project` or `merge` if its first
   or last step differs. All three may create parameters.
 
   Attributes:
-    num_heads: number of heads, H.
     qkv_width: width of the queries, keys or values of all heads together, H *
       Dh.
     qkv_bias: whether the input projections have biases; the LRA release has
       none.
-    dtype: computing dtype; parameters are float32.
-    full_length: L of sequences before padding is cut off, for parameters that
-      depend on it; None if nothing is cut.
-    op: class attribute, the operation of package `kernels` that the mixer
-      calls. A mixer that sets it has a field `kernel: str = 'auto'`.
-
-  Raises:
-    UserError: num_heads does not divide the width, an attribute has a value
-      that is none of its choices, or the kernel is unknown or cannot run here.
-      Docstrings of subclasses list only further causes.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -47,86 +129,57 @@ class HeadMixer(nn.Module):
   dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
-  op = ''
-  # Whether tokens may be sharded over devices; true for sums over tokens.
-  splits_sequences = False
-
-  def __post_init__(self):
-    super().__post_init__()
-    check_choices(self)
-
-  def mix(self, q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
-          v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
-          train: bool) -> jax.Array:
-    """Mixes the heads: returns [B, L, H, Dh].
-
-    Queries, keys and values have the computing dtype. The mask is True at
-    tokens: values at other positions must not change the output at tokens.
-    `train` turns dropout and other noise on.
-    """
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """Mixes the heads: returns [B, L, H, Dh]; all have the computing dtype."""
     raise NotImplementedError
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
     self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
     o_BxLxHxDh = self.mix(*self.project(x_BxLxD), mask_BxL, train=train)
     return self.merge(o_BxLxHxDh, x_BxLxD)
 
-  def project(self, x_BxLxD: jax.Array
-              ) -> tuple[jax.Array, jax.Array, jax.Array]:
+  def project(self, x_BxLxD) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns queries, keys and values, each [B, L, H, Dh]."""
     return tuple(self.heads(x_BxLxD, name) for name in layers.QKV)
 
-  def heads(self, x_BxLxD: jax.Array, name: str, count: int = 0) -> jax.Array:
+  def heads(self, x_BxLxD, name: str, count: int = 0) -> jax.Array:
     """Projects to heads of width Dh, [B, L, count, Dh]; 0 means H heads."""
     count = count or self.num_heads
-    width = layers.head_width(self.qkv_width, self.num_heads)
-    return layers.project_heads(x_BxLxD, count, count * width, self.dtype, name,
-                                self.qkv_bias)
+    return layers.project_heads(x_BxLxD, count, count * self.head_width,
+                                self.dtype, name, self.qkv_bias)
 
-  def merge(self, o_BxLxHxDh: jax.Array, x_BxLxD: jax.Array) -> jax.Array:
+  def merge(self, o_BxLxHxDh, x_BxLxD) -> jax.Array:
     """Applies the output projection to the mixed heads: [B, L, D]."""
     return layers.merge_heads_and_project(
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
+
+  @property
+  def head_width(self) -> int:
+    """Dh. Raises a UserError if num_heads does not divide the width."""
+    return layers.head_width(self.qkv_width, self.num_heads)
 
   def kv_size(self, count: int) -> int:
     """Returns how many numbers the keys and values of `count` tokens hold."""
     return 2 * self.qkv_width * count
 
-  def kernel_for(self, length: int, width: int, **needs) -> str:
-    """Returns the kernel that runs for x [B, length, width].
-
-    A mixer without `op` runs 'xla'. A subclass may add needs; see
-    `lra.kernels.resolve`.
-
-    Raises:
-      UserError: the kernel is unknown or cannot run here.
-    """
-    if not self.op:
-      return 'xla'
-    shape = (1, length, self.num_heads,
-             layers.head_width(self.qkv_width, self.num_heads))
-    return resolve_kernel(self.op, self.kernel, shape, self.dtype, **needs)
+  def kernel_call(self, length, width):
+    return {'shape': (1, length, self.num_heads, self.head_width),
+            'dtype': self.dtype}
 
 
-class SoftmaxMixer(HeadMixer):
-  """Softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+class AttentionMixer(HeadMixer):
+  """A mixer whose state is the keys and values of all tokens."""
 
-  A sequence whose mask is all False reads no values.
+  def state_size(self, width: int, length: int) -> int:
+    return self.kv_size(length)
 
-  Attributes: those of `HeadMixer`, and
-    kernel: 'auto' or one of `KERNELS`.
-  """
+
+class SoftmaxMixer(AttentionMixer):
+  """Softmax attention. A sequence whose mask is all False reads no values."""
   kernel: str = 'auto'
 
   op = 'softmax'
-
-  def state_size(self, width: int, length: int) -> int:
-    """Returns how many numbers the keys and values of all tokens hold."""
-    del width
-    return self.kv_size(length)
 
   def attend(self, q_BxLxHxDh, k_BxSxGxDh, v_BxSxGxDv, mask_BxS=None):
     """Returns [B, L, H, Dv]; G groups of heads share keys and values."""
@@ -137,29 +190,21 @@ class SoftmaxMixer(HeadMixer):
     return self.attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL)
 
 
-class BiasedMixer(HeadMixer):
+class BiasedMixer(AttentionMixer):
   """Softmax attention with a bias of the logits and dropout of the weights.
 
-  A sequence whose mask is all False reads no values.
+  The class attribute `kernel` is 'auto'; a subclass may make it a field.
 
-  Attributes: those of `HeadMixer`, and
+  Attributes:
     attention_dropout: dropout rate of attention weights. Only the kernels
       `dense` and `chunked` support it; 'auto' then takes `chunked`.
-    kernel: class attribute 'auto'. A subclass may declare it as a field, with
-      'auto' or one of `KERNELS`.
   """
   attention_dropout: float = fields.argument(0.0, low=0, below=1)
 
   kernel = 'auto'
 
-  def state_size(self, width: int, length: int) -> int:
-    """Returns how many numbers the keys and values of all tokens hold."""
-    del width
-    return self.kv_size(length)
-
   def bias(self, length: int) -> jax.Array | None:
     """Returns a bias by head and distance, float32 [H, 2 L - 1], or None."""
-    del length
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     rate = self.attention_dropout
@@ -175,29 +220,24 @@ class BiasedMixer(HeadMixer):
 
 
 class LinearMixer(HeadMixer):
-  """Projects, runs one operation of `kernels`, merges: [B, L, D] -> [B, L, D].
+  """Projects, runs one operation of `lra.kernels`, and merges.
 
   On an accelerator one matmul computes queries, keys and values side by side,
   and the kernel reads them in this layout. On a CPU three matmuls compute them
   separately, which is faster with plain XLA.
 
-  A subclass sets `op` to the name of its operation and may override `options`.
-  It sets `operations` to two functions: one of q, k and v, one of packed qkv.
-
-  Attributes: those of `HeadMixer`, and
-    kernel: 'auto' or one of `KERNELS`.
+  A subclass sets `op`, and `operations` to two functions: one of q, k and v,
+  one of packed qkv. It may override `options`.
   """
   kernel: str = 'auto'
 
-  splits_sequences = True
+  traits = MixerTraits(splits_sequences=True)
   # Whether the output is divided by q . sum_j k_j.
   normalised = False
 
   def state_size(self, width: int) -> int:
     """Returns how many numbers K^T V and the sums of keys hold in all heads."""
-    del width
-    head = layers.head_width(self.qkv_width, self.num_heads)
-    return self.qkv_width * (head + self.normalised)
+    return self.qkv_width * (self.head_width + self.normalised)
 
   def options(self) -> dict:
     """Returns further keyword arguments of the operation."""
@@ -222,29 +262,33 @@ class LinearMixer(HeadMixer):
         *operands, kernel=self.kernel, **arrays, **self.options())
 
 
-def check_choices(mixer: nn.Module) -> None:
-  """Raises a UserError if an attribute's value is none of its choices."""
-  for field in dataclasses.fields(mixer):
-    value, choices = getattr(mixer, field.name), field.metadata.get('choices')
-    if choices and value not in choices:
-      raise UserError(
-          f'config.model.{field.name}={value!r} is not possible: '
-          f'{choose(value, choices)}')
+def state_size(mixer: nn.Module, width: int, length: int) -> int | None:
+  """Returns how many numbers one layer keeps from token to token, or None.
 
+  With these numbers and its own input, the output of a token can be computed.
+  A recurrence keeps its state. Linear attention keeps one matrix for each head.
+  Softmax attention keeps the keys and values of all tokens that may still be
+  read. A convolution keeps the inputs under its kernel. Heads, channels and
+  directions are summed, and a complex number counts as two. A sum over all
+  tokens serves both directions, so it counts once.
 
-def resolve_kernel(op: str, kernel: str, shape: tuple[int, ...],
-                   dtype: jnp.dtype, **needs) -> str:
-  """Calls `lra.kernels.resolve`; its errors name `config.model.kernel`.
+  Args:
+    mixer: a mixer with a method `state_size(width)`, or
+      `state_size(width, length)` if its state depends on the length; else the
+      result is None.
+    width: D of the encoder.
+    length: L, CLS included.
 
   Raises:
-    UserError: the kernel is unknown or cannot run here.
+    UserError: the method returns neither a count nor None.
   """
-  known = 'auto', *kernels.OPS[op]
-  if kernel not in known:
-    raise UserError(f'config.model.kernel={kernel} is not possible: '
-                    f'{choose(kernel, known)}')
-  try:
-    return kernels.resolve(op, kernel, shape, dtype, **needs)
-  except (NotImplementedError, ValueError) as e:
+  method = getattr(mixer, 'state_size', None)
+  if method is None:
+    return None
+  grows = 'length' in inspect.signature(method).parameters
+  size = method(width, length) if grows else method(width)
+  if size is not None and (type(size) is not int or size < 0):
     raise UserError(
-        f'config.model.kernel={kernel} is not possible: {e}.') from e
+        f'{type(mixer).__module__}: state_size returns {size!r}: return the '
+        'number of numbers kept, an int, or None.')
+  return size

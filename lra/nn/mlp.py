@@ -51,8 +51,6 @@ class Mlp(nn.Module):
   """Dense, GELU, Dense, with dropout after each dense layer.
 
   Attributes:
-    width, dropout, dtype, tie_dropout: as `mlp_width`, `dropout`, `dtype` and
-      `tie_dropout` of `Encoder`.
     gated: whether to use SiLU(W x) * (V x) instead of GELU(W x) (SwiGLU:
       Shazeer 2020, arXiv 2002.05202, equation 6).
     exact: whether GELU is exact; otherwise tanh approximates it.

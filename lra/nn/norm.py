@@ -36,14 +36,9 @@ EPS = 1e-6
 
 
 class LayerNorm(nn.Module):
-  """Layer normalisation with the parameters of `flax.linen.LayerNorm`.
+  """`flax.linen.LayerNorm` with float32 statistics; `eps` is for the variance.
 
-  Parameters `scale` and `bias` are float32 [D]. Statistics are float32, and
-  results equal those of flax.
-
-  Attributes:
-    dtype: dtype of the result; None promotes x and the parameters.
-    eps: added to the variance.
+  `dtype` None promotes x and the parameters, here and in the norms below.
   """
   dtype: jnp.dtype | None = None
   eps: float = EPS
@@ -52,15 +47,10 @@ class LayerNorm(nn.Module):
   def __call__(
       self, x: jax.Array, beside: bool = False,
   ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Returns the norm of x, or x and its norm.
+    """Returns the norm of x [..., D] in `dtype`; with `beside` (x, norm).
 
-    Args:
-      x: [..., D] of any float dtype.
-      beside: whether to return x too. Use the returned x in the residual sum:
-        on a GPU one kernel then adds the gradients of both paths.
-
-    Returns:
-      The norm, [..., D] in `dtype`; with `beside` the pair (x, norm).
+    Use the returned x in the residual sum: on a GPU one kernel then adds the
+    gradients of both paths.
     """
     shape = x.shape[-1:]
     scale_D = self.param('scale', nn.initializers.ones, shape)
@@ -88,18 +78,13 @@ class ScaleNorm(nn.Module):
 
     y = g x (mean(x^2) + eps)^(-1/2)
 
-  The parameter `scale`, g, starts at 1. Statistics are float32. Source: Nguyen
-  and Salazar 2019, arXiv 1910.05895, section 2.2, with the mean instead of the
-  sum as in Mega's released code.
-
-  Attributes:
-    dtype: dtype of the result; None promotes x and the parameter.
+  Source: Nguyen and Salazar 2019, arXiv 1910.05895, section 2.2, with the mean
+  instead of the sum as in Mega's released code. Statistics are float32.
   """
   dtype: jnp.dtype | None = None
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Returns the norm of x, [..., D] of any float dtype."""
     scale = self.param('scale', nn.initializers.ones, ())
     exact = x.astype(arrays.at_least_float32(x.dtype))
     mean = jnp.square(exact).mean(-1, keepdims=True)
@@ -119,13 +104,11 @@ class BatchNorm(nn.Module):
 
     running = momentum running + (1 - momentum) mean over groups of rows
 
-  Parameters `scale` and `bias` are float32 [D], statistics float32. Source:
-  Ioffe and Szegedy 2015, arXiv 1502.03167, algorithm 1, with the biased
-  variance as in flax; groups as in Hoffer et al. 2017, arXiv 1705.08741.
+  Statistics are float32. Source: Ioffe and Szegedy 2015, arXiv 1502.03167,
+  algorithm 1, with the biased variance as in flax; groups as in Hoffer et al.
+  2017, arXiv 1705.08741.
 
   Attributes:
-    dtype: dtype of the result; None promotes x and the parameters.
-    momentum: share of the running means that stays in one training step.
     rows: rows of a batch that share statistics, 0 for all.
   """
   dtype: jnp.dtype | None = None
@@ -135,13 +118,6 @@ class BatchNorm(nn.Module):
   @nn.compact
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
                train: bool) -> jax.Array:
-    """Returns the norm of x [B, L, D] of any float dtype.
-
-    Args:
-      x_BxLxD: the rows of this device.
-      mask_BxL: bool, True at tokens. Padding does not count.
-      train: whether to use statistics of the batch instead of running means.
-    """
     shape = x_BxLxD.shape[-1:]
     scale_D = self.param('scale', nn.initializers.ones, shape)
     bias_D = self.param('bias', nn.initializers.zeros, shape)
@@ -163,12 +139,10 @@ class BatchNorm(nn.Module):
 
 
 def _moments(x_BxLxD, mask_BxL, rows):
-  """Returns means and variances of each group of rows.
+  """Returns (mean, variance) twice.
 
-  Returns:
-    (groups, rows). Both are pairs (mean, variance): `groups` float32 [G, D],
-    for the groups of all devices, `rows` float32 [B, D], for the group of each
-    row of this device.
+  The first pair, float32 [G, D], is for the groups of all devices. The second,
+  float32 [B, D], is for the group of each row of this device.
   """
   mesh = jax.sharding.get_abstract_mesh()
   axes_ = tuple(a for a in axes.BATCH_AXES
@@ -206,14 +180,8 @@ def make(kind: str, dtype: jnp.dtype, name: str, mask_BxL: jax.Array, *,
          train: bool, eps: float = EPS, **batch) -> Callable:
   """Returns a norm, a function of x and `beside`; see `LayerNorm`.
 
-  Args:
-    kind: 'layer', 'scale', 'rms', 'batch' or 'none', which returns x in
-      `dtype`.
-    dtype: dtype of the result.
-    name: name of its parameters.
-    mask_BxL, train: arguments of `BatchNorm`.
-    eps: attribute of `LayerNorm`.
-    **batch: attributes of `BatchNorm`.
+  Kinds are 'layer' with `eps`, 'scale', 'rms', 'batch' with the attributes in
+  `batch`, and 'none', which only changes the dtype.
   """
   if kind == 'layer':
     return LayerNorm(dtype=dtype, eps=eps, name=name)
@@ -239,7 +207,6 @@ def _pair(triton, dtype, eps, *operands):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _beside(triton, dtype, eps, x, scale_D, bias_D):
-  """Returns (x, norm of x in `dtype`), computed by the module `triton`."""
   return _forward_beside(triton, dtype, eps, x, scale_D, bias_D)[0]
 
 
@@ -272,7 +239,6 @@ def _forward(eps, x, scale_D, bias_D):
 
 
 def _inverse(mean, square, eps):
-  """Returns 1 / standard deviation of each token."""
   variance = jnp.maximum(0, square - jnp.square(mean))
   return jax.lax.rsqrt(variance + eps)
 

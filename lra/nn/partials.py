@@ -42,13 +42,9 @@ def forbid(allowed: jax.Array) -> jax.Array:
 
 def partial_softmax(q: jax.Array, k: jax.Array, v: jax.Array, *,
                     scale: float, bias: jax.Array | None = None) -> Partial:
-  """Attends to the given keys by scale * q k^T + bias, not normalised.
+  """Attends with q [..., Q, Dh] to k, v [..., K, Dh], not normalised.
 
-  Args:
-    q: [..., Q, Dh].
-    k, v: [..., K, Dh], in the dtype of `q`; sums and statistics are float32.
-    scale: factor of the logits.
-    bias: float32, broadcast to [..., Q, K]; see `forbid`.
+  Logits are scale * q k^T + bias, with a float32 bias such as of `forbid`.
   """
   logits = scale * jnp.einsum(
       '...qd,...kd->...qk', q, k, preferred_element_type=jnp.float32)
@@ -58,8 +54,7 @@ def partial_softmax(q: jax.Array, k: jax.Array, v: jax.Array, *,
 
 
 def weigh(logits: jax.Array, v: jax.Array) -> Partial:
-  """Attends with logits float32 [..., Q, K] to v [..., K, Dh], not normalised.
-  """
+  """Attends by logits float32 [..., Q, K] to v [..., K, Dh], not normalised."""
   # The merged result does not depend on the maxima, so they are constants to
   # autodiff. The lower bound gives exp() = 0 in rows without an allowed key.
   top = jnp.maximum(jax.lax.stop_gradient(logits.max(-1)), FORBIDDEN / 2)
@@ -87,11 +82,10 @@ def normalise(part: Partial) -> jax.Array:
 def over_heads(attend: Callable, *arrays, num_logits: int):
   """Applies `attend` to each head of `arrays`, pytrees with leading axis H.
 
-  With many logits the heads run one after another and save only their inputs
-  for the backward pass. Memory is then that of one head; on a CPU it fits the
-  cache, which saves more time than recomputing costs. The loop is over heads
-  and not examples, because the batch may be sharded over devices.
-  `num_logits` is the number of logits of all heads together.
+  With many logits in all heads together, the heads run one after another and
+  save only their inputs for the backward pass. Memory is then that of one head;
+  on a CPU it fits the cache, which saves more time than recomputing costs. The
+  loop is not over examples, because the batch may be sharded over devices.
   """
   if num_logits <= MANY_LOGITS:
     return jax.vmap(attend)(*arrays)

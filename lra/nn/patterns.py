@@ -35,9 +35,6 @@ class Pattern:
     random_blocks: nested tuples [H][N][R]: R further key blocks for head h and
       query block n, outside the window; -1 for none. With one entry instead of
       H, all heads share it.
-
-  Raises:
-    UserError: a size is not positive, or no query would see any key.
   """
   block: int = 64
   offsets: tuple[int, ...] = (0,)
@@ -74,11 +71,10 @@ class Pattern:
     return blocks * self.block + int(self.shared_keys(length).sum())
 
   def kept(self, length: int) -> int:
-    """Returns the number of keys that are kept at once.
+    """Returns the number of keys kept at once, when tokens are read in order.
 
-    Tokens are read from the first to the last. A query is answered once its
-    last key is read, and a key is kept until all its queries are answered.
-    Global queries can sum over keys as these come, so they keep none.
+    A query is answered once its last key is read, and a key is kept until all
+    its queries are answered. Global queries sum over keys and keep none.
     """
     if self.random_blocks:
       return length
@@ -98,7 +94,7 @@ class Pattern:
     return tuple(o for o in self.offsets if abs(o) < blocks)
 
   def kinds(self, length: int, head: int = 0) -> np.ndarray:
-    """Returns an index into `KINDS` for query i and key j, uint8 [L, L]."""
+    """Returns indices into `KINDS`, for query i and key j, uint8 [L, L]."""
     i, j = np.arange(length)[:, None], np.arange(length)[None]
     kinds = np.zeros((length, length), np.uint8)
     kinds[self._random(i, j, head)] = KINDS.index('random')
@@ -130,10 +126,7 @@ class Pattern:
 
 
 def sliding_window(radius: int, *, causal: bool = False, **others) -> Pattern:
-  """Returns the pattern |i - j| <= radius * dilation.
-
-  `others` are further fields of `Pattern`.
-  """
+  """Returns the pattern |i - j| <= radius * dilation."""
   # Blocks of half the radius compute 5/4 of the window's keys and copy each key
   # five times. Smaller blocks compute fewer keys, but copy more. A block has at
   # least 16 positions, because smaller matmuls are slow.
@@ -146,17 +139,10 @@ def sliding_window(radius: int, *, causal: bool = False, **others) -> Pattern:
 
 def random_blocks(num_blocks: int, num_random: int, *, reach: int,
                   num_global: int, heads: int, seed: tuple[int, ...]):
-  """Draws distinct random key blocks for `Pattern.random_blocks`.
+  """Draws `Pattern.random_blocks` outside the window and the global blocks.
 
-  They lie outside the window and the global blocks.
-
-  Args:
-    num_blocks: N.
-    num_random: R; if fewer blocks are free, all of them are taken.
-    reach: blocks of the window on either side of the query's own.
-    num_global: number of first blocks that are global.
-    heads: H, number of tables.
-    seed: seed of numpy's default generator.
+  R blocks are drawn from those that are free, if there are so many. `reach`
+  blocks of the window are on either side of the query's own.
   """
   if not num_random:
     return ()

@@ -17,11 +17,7 @@ BASE = 10_000.0
 
 
 def angles(length: int, width: int, base: float = BASE) -> np.ndarray:
-  """Returns p * base^(-2 i / width) for position p, pair i: float64 [L, W/2].
-
-  Raises:
-    ValueError: the width is odd.
-  """
+  """Returns p * base^(-2 i / width) for position p, pair i: float64 [L, W/2]."""
   if width % 2:
     raise ValueError(f'{width} channels cannot be paired: choose an even width')
   rates = base ** (-np.arange(0, width, 2) / width)
@@ -29,20 +25,13 @@ def angles(length: int, width: int, base: float = BASE) -> np.ndarray:
 
 
 def rotate(x_BxLxHxW: jax.Array, base: float = BASE) -> jax.Array:
-  """Rotates the vectors of position p by the angles of p, in their dtype.
-
-  Raises:
-    ValueError: the width W is odd.
-  """
+  """Rotates the vectors of position p by the angles of p, in their dtype."""
   length, width = x_BxLxHxW.shape[1], x_BxLxHxW.shape[3]
   return rotate_by(x_BxLxHxW, angles(length, width, base)[:, None])
 
 
 def rotate_by(x_BxLxHxW: jax.Array, angle_LxHxP: np.ndarray) -> jax.Array:
-  """Rotates channels i and i + P by their angle, P = W / 2, in their dtype.
-
-  Angles are in radians. Their axis H may have size 1, for all heads.
-  """
+  """Rotates channels i and i + W / 2 by an angle in radians; H may be 1."""
   cos, sin = (jnp.asarray(f(angle_LxHxP)[None], jnp.float32) for f in (
       np.cos, np.sin))
   a, b = jnp.split(x_BxLxHxW.astype(jnp.float32), 2, axis=-1)
@@ -51,25 +40,20 @@ def rotate_by(x_BxLxHxW: jax.Array, angle_LxHxP: np.ndarray) -> jax.Array:
 
 
 class RotaryMixer(HeadMixer):
-  """A `HeadMixer` that can rotate queries and keys.
+  """A `HeadMixer` that can rotate queries and keys, in heads of even width.
 
   A subclass that overrides `project` passes its result through `turn`.
 
-  Attributes: those of `HeadMixer`, and
+  Attributes:
     rotary: whether to rotate queries and keys. This adds to the positions of
       the embedding; `config.encoder.positions='none'` removes those.
-
-  Raises:
-    UserError: `rotary` is set and the width of a head is odd.
   """
   rotary: bool = False
 
-  def project(self, x_BxLxD: jax.Array
-              ) -> tuple[jax.Array, jax.Array, jax.Array]:
+  def project(self, x_BxLxD):
     return self.turn(*super().project(x_BxLxD))
 
-  def turn(self, q_BxLxHxDh: jax.Array, k_BxLxGxDh: jax.Array,
-           v_BxLxGxDh: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+  def turn(self, q_BxLxHxDh, k_BxLxGxDh, v_BxLxGxDh):
     """Rotates queries and keys if `rotary`; returns the values unchanged."""
     if not self.rotary:
       return q_BxLxHxDh, k_BxLxGxDh, v_BxLxGxDh

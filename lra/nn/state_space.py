@@ -1,4 +1,4 @@
-"""Diagonal state space models: initial values, discretisation, projections.
+"""State space models: initial values, discretisation, projections, output.
 
 Source: Gu et al. 2022, arXiv 2206.11893 (S4D), sections 3 and 4; Smith et al.
 2023, arXiv 2208.04933 (S5), section 3 and appendix B
@@ -9,30 +9,30 @@ Shapes: B batch, L length, D model width, N complex states.
 import functools
 import math
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lra.core.errors import UserError
 from lra.nn import contraction
+from lra.nn.contraction import Dense
+from lra.nn.dropout import Dropout
 
+ACTIVATIONS = ('gelu', 'half_glu1', 'half_glu2', 'full_glu')
 DISCRETISATIONS = ('zoh', 'bilinear')
 
 
 @functools.cache
 def legs(size: int) -> tuple[np.ndarray, np.ndarray]:
-  """Diagonalises the normal part of the HiPPO-LegS matrix.
+  """Returns eigenvalues and eigenvectors of the normal part of HiPPO-LegS.
 
     A_nk = -sqrt((2 n + 1) (2 k + 1)) if n > k, -(n + 1) if n = k, else 0
     A + p p^T = V diag(eigenvalues) V^H,  p_n = sqrt(n + 1/2)
 
-  Args:
-    size: number of rows, even. Eigenvalues come in conjugate pairs; of each
-      pair only the one with a negative imaginary part is returned.
-
-  Returns:
-    Eigenvalues, complex128 [size / 2], sorted by their imaginary parts, and
-    eigenvectors V, complex128 [size, size / 2].
+  Of each conjugate pair only the eigenvalue with a negative imaginary part is
+  returned: complex128 [size / 2], sorted by imaginary parts, and V complex128
+  [size, size / 2].
   """
   n = np.arange(size)
   root = np.sqrt(2 * n + 1)
@@ -45,11 +45,7 @@ def legs(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_uniform(low: float, high: float):
-  """Returns an initialiser of log dt, for dt log-uniform in [low, high].
-
-  Raises:
-    UserError: low is above high.
-  """
+  """Returns an initialiser of log dt, for dt log-uniform in [low, high]."""
   if low > high:
     raise UserError(
         f'config.model.dt_min={low} is above config.model.dt_max={high}: '
@@ -63,11 +59,7 @@ def log_uniform(low: float, high: float):
 
 
 def step_bias(low: float, high: float):
-  """Returns an initialiser of b: softplus(b) is log-uniform in [low, high].
-
-  Raises:
-    UserError: low is above high.
-  """
+  """Returns an initialiser of b: softplus(b) is log-uniform in [low, high]."""
   log_step = log_uniform(low, high)
 
   def init(key, shape, dtype=jnp.float32):
@@ -79,19 +71,13 @@ def step_bias(low: float, high: float):
 
 def discretise(rate: jax.Array, step: jax.Array,
                method: str) -> tuple[jax.Array, jax.Array]:
-  """Discretises dh/dt = rate h + b u for steps in time.
+  """Returns (log a, factor) of h_t = a h_(t-1) + factor b u_t.
+
+  This discretises dh/dt = rate h + b u, with a complex64 rate that is not 0.
 
     zoh: a = exp(rate dt),  factor = (a - 1) / rate
     bilinear: a = (1 + rate dt / 2) / (1 - rate dt / 2),
       factor = dt / (1 - rate dt / 2)
-
-  Args:
-    rate: complex64, not 0.
-    step: dt, float32; its shape broadcasts with that of `rate`.
-    method: one of `DISCRETISATIONS`.
-
-  Returns:
-    (log a, factor), for the recurrence h_t = a h_(t-1) + factor b u_t.
   """
   z = rate * step.astype(rate.dtype)
   if method == 'zoh':
@@ -128,3 +114,43 @@ def out_of_states(h_BxLxN: jax.Array, c_DxN: jax.Array,
   return contraction.einsum(
       'ble,ed->bld', h_BxLxE.astype(dtype), weight_ExD.astype(dtype),
       dtype=jnp.float32)
+
+
+class GatedOutput(nn.Module):
+  """Applies GELU, dropout and a gate, as S4, S5 and LRU do.
+
+  For an output y [B, L, E], dense layers W and V, and g = GELU(y):
+
+    gelu: g,  half_glu1: g sigmoid(W g),  half_glu2: y sigmoid(W g),
+    full_glu: (V g) sigmoid(W g)
+
+  Source: Dauphin et al. 2017, arXiv 1612.08083; Smith et al. 2023,
+  arXiv 2208.04933, appendix G.1, and the released code
+
+  Attributes:
+    activation: one of `ACTIVATIONS`.
+    dropout: dropout rate after GELU.
+    exact: whether GELU is exact, as in S4; else its tanh approximation.
+    width: D; 0 means E. Only `full_glu` allows another width than E.
+  """
+  activation: str
+  dropout: float
+  dtype: jnp.dtype
+  exact: bool = False
+  width: int = 0
+  tie_dropout: bool = False
+
+  @nn.compact
+  def __call__(self, y_BxLxE, *, train: bool) -> jax.Array:
+    g_BxLxE = nn.gelu(y_BxLxE, approximate=not self.exact).astype(self.dtype)
+    g_BxLxE = Dropout(self.dropout, self.tie_dropout, name='drop')(
+        g_BxLxE, deterministic=not train)
+    if self.activation == 'gelu':
+      return g_BxLxE
+    dense = {'features': self.width or y_BxLxE.shape[-1], 'dtype': self.dtype}
+    gate_BxLxD = nn.sigmoid(Dense(**dense, name='gate')(g_BxLxE))
+    if self.activation == 'half_glu2':
+      return y_BxLxE.astype(self.dtype) * gate_BxLxD
+    if self.activation == 'full_glu':
+      g_BxLxE = Dense(**dense, name='value')(g_BxLxE)
+    return g_BxLxE * gate_BxLxD

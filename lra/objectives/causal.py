@@ -7,6 +7,7 @@ arXiv 2310.02980. As in `masked`, pixels are classes.
 import numpy as np
 
 from lra.core.errors import UserError
+from lra.nn.mixer import traits_of
 from lra.objectives import masked
 
 
@@ -20,7 +21,7 @@ class Objective(masked.Objective):
 
   def check(self, encoder):
     super().check(encoder)
-    if not getattr(encoder.mixer(), 'causal', False):
+    if not traits_of(encoder.mixer()).causal:
       raise UserError(
           f'config.objective=causal: {self.config.model.name} sees later '
           'tokens, so it would copy them; choose masked, or a mixer with '

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from lra.core import files, hub
+from lra.core import files, paths
 from lra.core.errors import UserError
 from lra.schema import identity
 
@@ -154,14 +154,14 @@ def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _read(path):
   if path.suffix == '.safetensors':
-    hub.need('safetensors', str(path), 'bert')
+    paths.need('safetensors', str(path), 'bert')
     from safetensors import SafetensorError, numpy
     try:
       return numpy.load_file(path)
     except (SafetensorError, KeyError, OSError, TypeError) as e:
       raise UserError(f'{path} cannot be read ({e}): copy it again, or save it '
                       'in float32.') from e
-  torch = hub.need('torch', str(path), '')
+  torch = paths.need('torch', str(path), '')
   try:
     found = torch.load(path, map_location='cpu', weights_only=True)
     return {name: value.float().numpy() for name, value in found.items()}

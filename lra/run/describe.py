@@ -56,13 +56,13 @@ def arguments(mixer: type) -> dict[str, str]:
   tuple of the mixer's file replace its name, if it is in capitals and
   backticks.
   """
-  constants, meanings = sys.modules[mixer.__module__], {}
+  file, meanings = sys.modules[mixer.__module__], {}
   for cls in reversed(mixer.__mro__):
     _, _, section = (cls.__dict__.get('__doc__') or '').partition('Attributes:')
     for names, meaning in re.findall(
         r'^ {4}(\w+(?:, \w+)*): (.*(?:\n {6}.*)*)',
         re.split(r'\n\n', section, maxsplit=1)[0], re.MULTILINE):
-      meaning = re.sub('`([A-Z_]+)`', functools.partial(_value, constants),
+      meaning = re.sub('`([A-Z_]+)`', functools.partial(_value, file),
                        ' '.join(meaning.split()).rstrip('.'))
       meanings |= dict.fromkeys(
           names.split(', '), f'{meaning[0].upper()}{meaning[1:]}.')
@@ -70,6 +70,7 @@ def arguments(mixer: type) -> dict[str, str]:
           for name, info in check.arguments(mixer).model_fields.items()}
 
 
-def _value(module, match):
-  value = getattr(module, match[1], match[0])
+def _value(file, match):
+  value = (file.ABOUT.kernels if match[1] == 'KERNELS' else
+           getattr(file, match[1], match[0]))
   return ', '.join(value) if isinstance(value, tuple) else str(value)

@@ -21,7 +21,7 @@ from lra.core import paths, tasks
 from lra.core.errors import UserError
 from lra.core.tasks import Task
 from lra.data import prepared, wordpiece
-from lra.nn import state
+from lra.nn import mixer as mixers
 from lra.nn.encoder import Encoder
 from lra.run import bert, check, loader, sources
 from lra.schema import identity
@@ -107,8 +107,8 @@ class Experiment:
 
   @property
   def state_size(self) -> int | None:
-    """Numbers that one layer keeps from token to token; see `lra.nn.state`."""
-    return state.state_size(
+    """Numbers that one layer keeps from token to token; see `lra.nn.mixer`."""
+    return mixers.state_size(
         self.encoder.mixer(), self.encoder.width, self.length)
 
   @functools.cached_property
@@ -211,13 +211,13 @@ def _encoder(config, objective):
   """
   settings = config.encoder
   mixer = make_mixer(config.model)
-  alternates = config.model.get('direction') == 'alternating'
-  if alternates and settings.num_layers == 1:
+  traits = mixers.traits_of(mixer())
+  if traits.alternates and settings.num_layers == 1:
     raise UserError(
         'config.model.direction=alternating means nothing to one layer: set it '
         'to causal, or choose another config.encoder.num_layers.')
-  if settings.pooling in ('cls', 'first') and not alternates and getattr(
-      mixer(), 'causal', False):
+  if settings.pooling in ('cls', 'first') and (
+      traits.causal and not traits.alternates):
     raise UserError(
         f'config.encoder.pooling={settings.pooling} reads the first position, '
         f'which sees no other token in {config.model.name}: choose mean or '

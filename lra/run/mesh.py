@@ -22,6 +22,7 @@ from lra.core import distributed
 from lra.core.errors import UserError
 from lra.kernels.axes import BATCH_AXES
 from lra.kernels.meshes import SEQUENCE_AXIS
+from lra.nn.mixer import traits_of
 from lra.run.experiment import Experiment
 
 AXES = (*BATCH_AXES, SEQUENCE_AXIS)
@@ -72,8 +73,8 @@ def check(experiment: Experiment, shape: Mapping[str, int]) -> None:
           f'config.train.{name}={config.train[name]} cannot be split over '
           f'{share} devices: choose a multiple of {share}.')
   count, length = shape[SEQUENCE_AXIS], experiment.objective.seq_len
-  if count > 1 and not getattr(
-      experiment.encoder.mixer(), 'splits_sequences', False):
+  if count > 1 and not traits_of(
+      experiment.encoder.mixer()).splits_sequences:
     raise UserError(
         f'config.mesh.sequence={count} is not possible with '
         f'{config.model.name}, in which each token needs all others: set it to '

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lra.core import files, hub
+from lra.core import files, paths
 from lra.core.errors import UserError
 from lra.run import checkpoint_io
 
@@ -36,7 +36,7 @@ def save(scored: Any, step: int) -> bytes:
   Raises:
     UserError: the library safetensors is not installed.
   """
-  safetensors = hub.need('safetensors.numpy', NAME)
+  safetensors = paths.need('safetensors.numpy', NAME)
   arrays = map(np.asarray, jax.tree.leaves(scored))
   # The library writes several metadata in any order.
   about = json.dumps({'step': step, 'checksum': checkpoint_io.checksum(scored)})
@@ -55,7 +55,7 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
     UserError: the file is damaged, is of another program or has other arrays,
       or the library safetensors is not installed.
   """
-  safetensors = hub.need('safetensors', NAME)
+  safetensors = paths.need('safetensors', NAME)
   try:
     files.opened(path).close()  # a pipe would block
     with safetensors.safe_open(path, 'numpy') as f:

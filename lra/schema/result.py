@@ -104,7 +104,7 @@ class Result(File):
       "Trainable parameters; never None if the status is 'ok'.")
   mixer_params: Count | None = field('Those of the mixers alone, likewise.')
   state_size: Count | None = field(
-      'Numbers that one layer keeps from token to token, see `lra.nn.state`; '
+      'Numbers that one layer keeps from token to token, see `lra.nn.mixer`; '
       'None if its mixer does not know it.', None)
   steps_per_s: Amount | None = field('Without compilation and evaluation.')
   tokens_per_s: Amount | None

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from lra.core import bits, hub
+from lra.core import bits
 from lra.core.errors import UserError, choose
 from lra.core.terminal import say
 from lra.data import batches, longer, prepared
 from lra.data_prep import encode
 from lra.run import extrapolation, program, provenance, restore
-from lra.share import int8
+from lra.share import hub, int8
 
 
 @dataclasses.dataclass(frozen=True)

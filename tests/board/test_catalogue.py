@@ -20,11 +20,8 @@ Source: Doe et al. 2020, arXiv 2001.00001,
 
 import no_such_module
 
-FAMILY = 'sparse'
-COST = 'O(L M)'
-GROWTH = {'time': 1.5, 'memory': 1}
-KERNELS = ('one', 'two')
-MIXES_PADDING = True
+ABOUT = About('sparse', 'O(L M)', time=1.5, kernels=('one', 'two'),
+              mixes_padding=True)
 
 
 class Mixer:
@@ -36,10 +33,7 @@ Equation: X W
 Source: nobody
 """
 
-FAMILY = 'dense'
-COST = 'O(L D^2)'
-GROWTH = {'time': 1, 'memory': 2}
-KERNELS = ('xla', 'pallas_tpu')
+ABOUT = About('dense', 'O(L D^2)', memory=2, kernels=('xla', 'pallas_tpu'))
 
 
 class Mixer(Base):
@@ -150,18 +144,20 @@ def test_an_unknown_family_comes_last(folder):
     (BAR, '', 'class Mixer'),
     (BAR, '\0', 'not Python|cannot be read'),
     ('class Mixer', 'class Mixed', 'class Mixer'),
-    (BAR[:BAR.index('FAMILY')], '', '"Name: what it is."'),
+    (BAR[:BAR.index('ABOUT')], '', '"Name: what it is."'),
     ('Bar: a plain one.', 'A plain one.', '"Name: what it is."'),
     ('Source: nobody', 'Source:', '"Source: ..."'),
     ('Equation: X W', 'Equation: X W\nEquation: X', '"Equation: ..."'),
-    ("COST = 'O(L D^2)'\n", '', 'the constant COST'),
-    ("COST = 'O(L D^2)'\n", 'COST = ""\n', 'the constant COST'),
-    ("FAMILY = 'dense'", 'FAMILY = 3', 'the constant FAMILY'),
-    ("'time': 1", "'time': 3", 'the constant GROWTH'),
-    ("'time': 1, ", '', 'the constant GROWTH'),
-    ("('xla', 'pallas_tpu')", 'other.KERNELS', 'the constant KERNELS'),
-    ("('xla', 'pallas_tpu')", "('xla')", 'the constant KERNELS'),
-    ('KERNELS =', 'MIXES_PADDING =', 'the constant MIXES_PADDING'),
+    ('ABOUT =', 'OTHER =', 'a valid family and cost by ABOUT ='),
+    ("'dense', ", '', 'a valid family and cost by ABOUT ='),
+    ("'O(L D^2)'", '" "', 'a valid cost by ABOUT ='),
+    ("'dense'", '3', 'a valid family by ABOUT ='),
+    ('memory=2', 'time=3', 'a valid time by ABOUT ='),
+    ('memory=2', 'memory=None', 'a valid memory by ABOUT ='),
+    ('memory=2', 'space=2', 'a valid family and cost by ABOUT ='),
+    ("('xla', 'pallas_tpu')", 'other.KERNELS', 'family and cost by ABOUT ='),
+    ("('xla', 'pallas_tpu')", "('xla')", 'a valid kernels by ABOUT ='),
+    ('kernels', 'mixes_padding', 'a valid mixes_padding by ABOUT ='),
     ('class', 'klass', 'is not Python'),
 ])
 def test_a_bad_model_is_one_sentence_and_harms_no_other(

@@ -21,13 +21,13 @@ from safetensors import numpy as safetensors
 import lra
 from lra import models
 from lra.cli import evaluate, export
-from lra.core import files, hub
+from lra.core import files
 from lra.core.errors import UserError
 from lra.data import prepared
 from lra.run import loader, train, weights
 from lra.run.counters import scored_of
 from lra.schema import identity, result
-from lra.share import stablehlo
+from lra.share import hub, stablehlo
 from tests.helpers import damage, documents, small
 from tests.helpers import hub as hub_server
 

@@ -8,7 +8,7 @@ import pytest
 
 from lra.core import paths
 from lra.core.errors import UserError
-from lra.data_prep import drawing, kinds, stamps
+from lra.data_prep import baselines, drawing, stamps
 from lra.many import cluster
 from lra.run import loader, writers
 from lra.run.experiment import resolve
@@ -91,7 +91,7 @@ def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
   with pytest.raises(UserError, match=r"run pip install 'lra\[pathfinder\]',"):
     drawing._check_numba(stamps.LAWS[32])
   with pytest.raises(UserError, match=r"run pip install 'lra\[baselines\]'\.$"):
-    kinds._linear('any')({}, '')
+    baselines._linear()
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(UserError, match=r"installed: pip install 'lra\[slurm\]'"):
     cluster.check('slurm')

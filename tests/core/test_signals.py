@@ -12,21 +12,20 @@ import time
 
 import pytest
 
-from lra.core import files, signals
+from lra.core import files, signals, terminal
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 
 _BEGIN = (
-    'import signal\n'
+    'import fcntl, gc, hashlib, os, pathlib, signal, sys, time\n'
     'from lra.core import signals, streams\n'
-    'streams.keep(); signals.listen()\n')
+    'streams.keep(); signals.listen()\n'
+    # Keeps the main thread in C code, so that no Python signal handler runs.
+    'def busy(): hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**8)\n')
 # Makes stdin the controlling terminal, then executes the command.
 _LEAD = ('import fcntl, os, sys, termios\n'
          'fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n'
          'os.execv(sys.argv[1], sys.argv[1:])\n')
-# Keeps the main thread in C code, so that no Python signal handler runs.
-_BUSY = ('import hashlib\n'
-         'def busy(): hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**8)\n')
 _ENV = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)}
 
 
@@ -43,101 +42,61 @@ def heard():
     signal.signal(number, handler)
 
 
-def _start(code, **options):
-  """Starts a process and waits until its `code` prints 'ready'."""
+_AT_ONCE = 'print("ready"); busy()'
+_LATER = 'with signals.later("after this step"):\n  print("ready"); busy()'
+_LOOKS = ('with signals.later("soon"):\n'
+          '  print("ready")\n'
+          '  while not signals.reason(): time.sleep(0.01)\n'
+          'raise SystemExit(3)')
+# Waits for ever in a call of the system.
+_TIDIES = ('f = open("lock", "w"); g = open("lock", "w"); fcntl.flock(f, 2)\n'
+           'try:\n'
+           '  with signals.interrupting(): print("ready"); fcntl.flock(g, 2)\n'
+           'except signals.Stop:\n'
+           '  pathlib.Path("done").touch(); raise SystemExit(signals.STOPPED)')
+# Python drops an exception raised in the garbage collector, as JAX's callback.
+_COLLECTS = (
+    'def callback(*_): print("ready"); time.sleep(1)\n'
+    'try:\n'
+    '  with signals.interrupting():\n'
+    '    gc.callbacks.append(callback); gc.collect(); gc.callbacks.clear()\n'
+    '    time.sleep(60)\n'
+    'except signals.Stop: raise SystemExit(signals.STOPPED)')
+_UNBROKEN = ('with signals.unbroken():\n'
+             '  print("ready")\n'
+             '  while not signals.reason(): time.sleep(0.01)\n'
+             '  pathlib.Path("done").touch()\n'
+             'time.sleep(60)')
+
+
+@pytest.mark.parametrize('code, numbers, ends, said', [
+    *((_AT_ONCE, [number], signals.STOPPED, [f'{number.name}: stopped'])
+      for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)),
+    # Only a second SIGINT ends the work at once.
+    (_LATER, [signal.SIGTERM, signal.SIGTERM, signal.SIGINT],
+     signals.INTERRUPTED, ['SIGTERM: will stop after this step', 'at once']),
+    (_LOOKS, [signal.SIGHUP], 3, ['SIGHUP: will stop soon']),
+    (_TIDIES, [signal.SIGTERM], signals.STOPPED, ['in a moment']),
+    (_COLLECTS, [signal.SIGTERM], signals.STOPPED, ['in a moment']),
+    (_UNBROKEN, [signal.SIGINT], signals.STOPPED, ['in a moment'])],
+    ids=['int', 'term', 'hup', 'later', 'looks', 'tidies', 'collects',
+         'unbroken'])
+def test_signals_act_as_the_work_allows(code, numbers, ends, said, tmp_path):
   process = subprocess.Popen(
-      [sys.executable, '-c', _BEGIN + code], env=_ENV, text=True,
-      stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+      [sys.executable, '-c', _BEGIN + code], env=_ENV, text=True, cwd=tmp_path,
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE)
   assert process.stdout.readline() == 'ready\n', process.stderr.read()
-  return process
-
-
-def _end(process):
-  """Returns (exit code, lines of stderr)."""
+  for number in numbers:
+    assert process.poll() is None
+    process.send_signal(number)
+    time.sleep(0.3 * (len(numbers) > 1))
   _, errors = process.communicate(timeout=60)
-  return process.returncode, [x for x in errors.split('\n') if x.strip()]
-
-
-@pytest.mark.parametrize('number', [
-    signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_command_that_has_begun_nothing_ends_at_once(number):
-  process = _start(_BUSY + 'print("ready"); busy()')
-  process.send_signal(number)
-  code, lines = _end(process)
-  assert code == signals.STOPPED
-  assert len(lines) == 1 and number.name in lines[0]
-
-
-def test_work_is_told_and_a_second_ctrl_c_ends_it():
-  """The process receives both while its main thread is in C code."""
-  process = _start(_BUSY + (
-      'with signals.later("after this step"):\n  print("ready"); busy()'))
-  process.send_signal(signal.SIGTERM)
-  told = next(x for x in process.stderr if x.strip())
-  assert 'SIGTERM: will stop after this step' in told
-  process.send_signal(signal.SIGTERM)  # only a second SIGINT ends it at once
-  time.sleep(0.2)
-  assert process.poll() is None
-  process.send_signal(signal.SIGINT)
-  code, lines = _end(process)
-  assert code == signals.INTERRUPTED and len(lines) == 1
-
-
-def test_work_looks_at_the_reason():
-  process = _start(
-      'import time\n'
-      'with signals.later("soon"):\n'
-      '  print("ready")\n'
-      '  while not signals.reason(): time.sleep(0.01)\n'
-      'raise SystemExit(3)')
-  process.send_signal(signal.SIGHUP)
-  assert _end(process)[0] == 3
-
-
-def test_what_is_interrupted_tidies_up(tmp_path):
-  process = _start(
-      'import fcntl\n'
-      'f = open("lock", "w"); g = open("lock", "w"); fcntl.flock(f, 2)\n'
-      'try:\n'
-      '  with signals.interrupting():\n'
-      '    print("ready"); fcntl.flock(g, 2)\n'  # waits for ever
-      'except signals.Stop:\n'
-      '  print("tidied"); raise SystemExit(signals.STOPPED)', cwd=tmp_path)
-  process.send_signal(signal.SIGTERM)
-  out, _ = process.communicate(timeout=60)
-  assert process.returncode == signals.STOPPED and 'tidied' in out
-
-
-def test_an_interruption_that_is_swallowed_comes_again():
-  """Python drops an exception raised in a callback of the garbage collector.
-
-  JAX has such a callback.
-  """
-  process = _start(
-      'import gc, time\n'
-      'def callback(*_): print("ready"); time.sleep(1)\n'
-      'try:\n'
-      '  with signals.interrupting():\n'
-      '    gc.callbacks.append(callback); gc.collect(); gc.callbacks.clear()\n'
-      '    time.sleep(60)\n'
-      'except signals.Stop:\n'
-      '  raise SystemExit(signals.STOPPED)')
-  process.send_signal(signal.SIGTERM)
-  code, lines = _end(process)
-  assert code == signals.STOPPED and len(lines) == 1, lines
-
-
-def test_short_work_is_not_left_half_done(tmp_path):
-  process = _start(
-      'import pathlib, time\n'
-      'with signals.unbroken():\n'
-      '  print("ready")\n'
-      '  while not signals.reason(): time.sleep(0.01)\n'
-      '  pathlib.Path("done").touch()\n'
-      'time.sleep(60)', cwd=tmp_path)
-  process.send_signal(signal.SIGINT)
-  assert _end(process)[0] == signals.STOPPED
-  assert (tmp_path / 'done').exists()
+  assert process.returncode == ends
+  lines = [x for x in errors.split('\n') if x.strip()]
+  assert len(lines) == len(said), lines
+  for line, words in zip(lines, said, strict=True):
+    assert words in line
+  assert (tmp_path / 'done').exists() == ('done' in code)
 
 
 def test_what_was_ignored_stays_ignored():
@@ -154,11 +113,18 @@ def test_what_was_ignored_stays_ignored():
   assert process.returncode == 0
 
 
+def test_each_run_hears_that_the_terminal_was_closed(monkeypatch):
+  first, second = terminal.StopRequest(None), terminal.StopRequest(None)
+  assert not first.checkpoint()
+  monkeypatch.setattr(signals, 'hang_ups', lambda: 1)
+  assert first.checkpoint() and second.checkpoint()
+  assert not first.checkpoint() and not second.checkpoint()
+
+
 @pytest.mark.every(2)
 @pytest.mark.parametrize('closed', ['2>&-', '>&-', '>&- 2>&- <&-'])
 def test_a_file_does_not_take_the_place_of_a_closed_stream(closed, tmp_path):
   code = _BEGIN + (
-      'import os, sys\n'
       'file = open("file", "w")\n'
       'print("out"); print("err", file=sys.stderr); os.write(1, b"C out")\n'
       'os.write(2, b"C err")\n')
@@ -171,68 +137,52 @@ def test_a_file_does_not_take_the_place_of_a_closed_stream(closed, tmp_path):
 
 
 def test_a_closed_pipe_is_no_error():
-  process = _start('import time\nprint("ready"); input()\n'
-                   'for _ in range(9): print(9999 * "x")',
-                   stdin=subprocess.PIPE)
-  process.stdout.close()
-  process.stdin.write('go on\n')
-  process.stdin.close()
-  errors = process.stderr.read()
-  assert (process.wait(), errors) == (0, '')
+  done = subprocess.run(
+      ['bash', '-o', 'pipefail', '-c', f'{sys.executable} -c "$0" | true',
+       _BEGIN + 'time.sleep(1)\nfor _ in range(9): print(9999 * "x")'],
+      env=_ENV, check=False, capture_output=True, text=True)
+  assert (done.returncode, done.stderr) == (0, '')
 
 
-def _to_a_full_disk(*command, stream='stdout'):
+# Prints to a full disk: one error for stdout, then text is lost; none for
+# stderr.
+_PRINTS = _BEGIN + (
+    'from lra.core.errors import UserError\n'
+    'try: print("a")\n'
+    'except UserError as e: print(e, file=sys.stderr)\n'
+    'print(9999 * "b", flush=True)\n')
+
+
+@pytest.mark.parametrize('stream, command, code, said', [
+    ('stdout', ('run_lra.py', '--help'), 2, 'error: '),
+    ('stdout', ('-m', 'lra.data_prep', '--help'), 2, 'error: '),
+    ('stdout', ('-c', _PRINTS), 0, 'The output cannot be written (No space'),
+    ('stderr', ('-c', _PRINTS), 0, 'a\nb'),
+    *(pytest.param('stdout', command, 2, 'error: ', marks=pytest.mark.full)
+      for command in (('-m', 'tools', '--help'), ('run_lra.py', 'list')))])
+def test_a_full_disk_is_one_sentence(stream, command, code, said):
   with open('/dev/full', 'w') as full:
-    return subprocess.run(
-        [sys.executable, *map(str, command)], env=_ENV, text=True, cwd=ROOT,
+    done = subprocess.run(
+        [sys.executable, *command], env=_ENV, text=True, cwd=ROOT,
         **{'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, stream: full})
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize('program', [
-    ('run_lra.py', '--help'), ('-m', 'data_prep', '--help'),
-    ('-m', 'tools', '--help')])
-def test_a_full_disk_under_stdout_is_one_sentence(program):
-  done = _to_a_full_disk(*program)
-  assert done.returncode == 2 and done.stderr.startswith('error: ')
-  assert done.stderr.count('\n') == 1 and 'No space left' in done.stderr
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('asked', [
-    ('list',), ('compare', *sorted(
-        (ROOT / 'lra/results/runs/listops_mini').glob('transformer-*'))[:2])])
-def test_an_answer_to_a_full_disk_is_one_sentence(asked):
-  done = _to_a_full_disk('run_lra.py', *asked)
-  assert done.returncode == 2 and 'No space left' in done.stderr
-  assert 'Traceback' not in done.stderr
-
-
-def test_output_is_lost_once_it_was_said():
-  done = _to_a_full_disk('-c', _BEGIN + (
-      'import sys\nfrom lra.core.errors import UserError\n'
-      'try: print("a")\n'
-      'except UserError as e: print(e, file=sys.stderr)\n'
-      'print(9999 * "b", flush=True)\n'))
-  assert done.returncode == 0 and done.stderr.count('\n') == 1
-
-
-def test_messages_that_find_no_room_end_nothing():
-  done = _to_a_full_disk('-c', _BEGIN + (
-      'import sys\nprint("a", file=sys.stderr)\nprint("b")'), stream='stderr')
-  assert (done.returncode, done.stdout) == (0, 'b\n')
+  assert done.returncode == code
+  if stream == 'stdout':
+    assert done.stderr.startswith(said) and done.stderr.count('\n') == 1
+    assert 'No space left' in done.stderr
+  else:
+    assert done.stdout.startswith(said)
 
 
 @contextlib.contextmanager
 def _in_a_terminal(command, **options):
   """Context with (process, terminal) of a command run in a new terminal."""
-  terminal, theirs = os.openpty()
+  shown, theirs = os.openpty()
   process = subprocess.Popen(
       [sys.executable, '-c', _LEAD, *command], stdin=theirs, stdout=theirs,
-      stderr=theirs, start_new_session=True, **options)
+      stderr=theirs, start_new_session=True, env=_ENV, **options)
   os.close(theirs)
   try:
-    yield process, terminal
+    yield process, shown
   finally:
     process.kill()
     process.wait()
@@ -240,54 +190,28 @@ def _in_a_terminal(command, **options):
 
 def test_a_closed_terminal_asks_for_a_checkpoint_and_ends_nothing(tmp_path):
   code = _BEGIN + (
-      'import pathlib, time\n'
       'print("ready")\n'
       'while not signals.hang_ups(): time.sleep(0.01)\n'
       'print("nobody reads this")\n'
       'assert not signals.reason() and signals.hang_ups() == 1\n'
       'pathlib.Path("done").touch()\n')
-  with _in_a_terminal([sys.executable, '-c', code], cwd=tmp_path,
-                      env=_ENV) as (process, terminal):
-    assert b'ready' in os.read(terminal, 100)
-    os.close(terminal)
+  with _in_a_terminal([sys.executable, '-c', code],
+                      cwd=tmp_path) as (process, shown):
+    assert b'ready' in os.read(shown, 100)
+    os.close(shown)
     assert process.wait(timeout=60) == 0
   assert (tmp_path / 'done').exists()
 
 
 def test_ctrl_c_twice_in_a_terminal():
-  code = _BEGIN + _BUSY + (
-      'with signals.later("after this step"):\n  print("ready"); busy()')
-  with _in_a_terminal([sys.executable, '-c', code],
-                      env=_ENV) as (process, terminal):
-    shown = b''
+  with _in_a_terminal([sys.executable, '-c', _BEGIN + _LATER]) as (
+      process, shown):
+    text = b''
     for word in (b'ready', b'SIGINT: will stop after this step'):
-      while word not in shown:
-        shown += os.read(terminal, 1000)
-      os.write(terminal, b'\x03')
+      while word not in text:
+        text += os.read(shown, 1000)
+      os.write(shown, b'\x03')
     assert process.wait(timeout=60) == signals.INTERRUPTED
-
-
-def test_what_a_failed_checkpoint_leaves_undone_is_not_shown():
-  """Late errors of asyncio and Orbax are hidden, and all others are shown."""
-  code = ('from lra.cli import command\n'
-          'command.quiet_libraries()\n'
-          'class Late:\n'
-          '  def __init__(self, what): self.what = what\n'
-          '  def __del__(self): raise RuntimeError(self.what)\n'
-          'Late("Event loop is closed"); Late("something else")\n'
-          'reading = """async def read(other):\n'
-          '  try: await other\n'
-          '  finally: raise RuntimeError("late")"""\n'
-          'class Other:\n'
-          '  def __await__(self): yield\n'
-          'for library in "orbax", "tidy":\n'
-          '  names = {}\n'
-          '  exec(compile(reading, f"/{library}/read.py", "exec"), names)\n'
-          '  names["read"](Other()).send(None)')
-  done = subprocess.run([sys.executable, '-c', code], env=_ENV, text=True,
-                        capture_output=True, check=True)
-  assert 'something else' in done.stderr and 'loop' not in done.stderr
-  assert '/tidy/' in done.stderr and '/orbax/' not in done.stderr
 
 
 _TINY = {'train.eval_batch_size': 100, 'train.eval_every': 50,
@@ -337,8 +261,8 @@ def test_a_run_whose_streams_are_closed_is_recorded(end, place, mini_data):
   assert _finished(place, name)
 
 
-def _wait_for(path, process):
-  while not path.exists():
+def _wait_for(folder, process, name='metrics.jsonl'):
+  while not list(folder.glob(name)):
     assert process.poll() is None
     time.sleep(0.01)
 
@@ -347,15 +271,12 @@ def _wait_for(path, process):
 def test_a_run_whose_terminal_is_closed_is_recorded(place, mini_data):
   command = _flags(place, mini_data, 'terminal', **{'train.steps': 2000})
   folder = place / 'terminal' / 'run'
-  with _in_a_terminal(command, cwd=place, env=_ENV) as (process, terminal):
-    reader = threading.Thread(target=_drain, args=(terminal,), daemon=True)
-    reader.start()
-    _wait_for(folder / 'metrics.jsonl', process)
+  with _in_a_terminal(command, cwd=place) as (process, shown):
+    threading.Thread(target=_drain, args=(shown,), daemon=True).start()
+    _wait_for(folder, process)
     assert not list(folder.glob('checkpoints/last/[0-9]*'))
-    os.close(terminal)
-    while not list(folder.glob('checkpoints/last/[0-9]*')):
-      assert process.poll() is None
-      time.sleep(0.01)
+    os.close(shown)
+    _wait_for(folder, process, 'checkpoints/last/[0-9]*')
     assert process.wait(timeout=300) == 0
   assert _finished(place, 'terminal')
 
@@ -366,37 +287,29 @@ def _drain(terminal):
       pass
 
 
-def _training(place, data, name):
-  """Starts a long run without a terminal and waits until it trains."""
+@pytest.mark.full
+@pytest.mark.parametrize('numbers, code, said', [
+    ([signal.SIGHUP], signals.STOPPED, 'stopped at step'),
+    ([signal.SIGINT, signal.SIGINT], signals.INTERRUPTED, 'Stopped at once')])
+def test_a_run_without_a_terminal_stops(numbers, code, said, place, mini_data):
+  name = f'run-{numbers[0].name}'
+  folder = place / name / 'run'
   process = subprocess.Popen(
-      _flags(place, data, name, **{'train.steps': 10**6}), cwd=place, env=_ENV,
-      text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-      start_new_session=True)
-  _wait_for(place / name / 'run' / 'metrics.jsonl', process)
-  return process
-
-
-@pytest.mark.full
-def test_hang_up_without_a_terminal_checkpoints_and_stops(place, mini_data):
-  process = _training(place, mini_data, 'hup')
-  process.send_signal(signal.SIGHUP)
+      _flags(place, mini_data, name, **{'train.steps': 10**6}),
+      cwd=place, env=_ENV, text=True, stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE, start_new_session=True)
+  _wait_for(folder, process)
+  process.send_signal(numbers[0])
+  assert any(f'{numbers[0].name}: will stop' in x for x in process.stderr)
+  for number in numbers[1:]:
+    process.send_signal(number)
   _, errors = process.communicate()
-  assert process.returncode == signals.STOPPED
-  assert 'SIGHUP: will stop' in errors and 'stopped at step' in errors
-  result = files.read_json(place / 'hup' / 'run' / 'result.json')
-  assert result['status'] == 'stopped' and (
-      place / f'hup/run/checkpoints/last/{result["steps"]}').is_dir()
-
-
-@pytest.mark.full
-def test_a_second_ctrl_c_in_training_shows_no_traceback(place, mini_data):
-  process = _training(place, mini_data, 'twice')
-  process.send_signal(signal.SIGINT)
-  assert any('SIGINT: will stop' in line for line in process.stderr)
-  process.send_signal(signal.SIGINT)
-  _, errors = process.communicate()
-  assert process.returncode == signals.INTERRUPTED
-  assert 'Stopped at once' in errors and 'Traceback' not in errors
+  assert process.returncode == code
+  assert said in errors and 'Traceback' not in errors
+  if code == signals.STOPPED:
+    result = files.read_json(folder / 'result.json')
+    assert result['status'] == 'stopped' and (
+        folder / f'checkpoints/last/{result["steps"]}').is_dir()
 
 
 @pytest.mark.full
@@ -414,9 +327,7 @@ def test_a_sweep_passes_signals_on(number, place, mini_data):
        '--norecord', f'--compile_cache={place / "cache"}'], cwd=folder,
       env={**_ENV, 'TFDS_DATA_DIR': str(mini_data)}, text=True,
       stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-  while not list(folder.glob('runs/*/*/*/metrics.jsonl')):
-    assert process.poll() is None
-    time.sleep(0.01)
+  _wait_for(folder, process, 'runs/*/*/*/metrics.jsonl')
   process.send_signal(number)
   out, errors = process.communicate()
   assert process.returncode == signals.STOPPED, errors

@@ -10,7 +10,6 @@ from lra.core import tasks
 from lra.data import batches, prepared
 from lra.data_prep import listops, retrieval
 from lra.data_prep.content import Content, fingerprint, split_of
-from lra.data_prep.tables import find
 
 FIXTURES = pathlib.Path(__file__).parents[1] / 'fixtures'
 
@@ -41,8 +40,9 @@ def test_fingerprint_of_listops_mini(mini_data):
 
 def test_pairs_share_their_documents(tmp_path):
   loaded = prepared.load('retrieval', tmp_path, FIXTURES / 'aan')
-  content = retrieval.read_aan(
-      find(FIXTURES / 'aan', retrieval.aan.FILES, 'retrieval'))
+  content = retrieval.read_aan({
+      split: FIXTURES / 'aan' / name
+      for split, name in retrieval.aan.FILES.items()})
   for name, split in content.splits.items():
     assert equal(loaded.splits[name], split)
     assert loaded.splits[name].tokens is loaded.splits['train'].tokens
@@ -123,5 +123,5 @@ def test_every_task_has_a_data_set():
       assert task.variant in probes.VARIANTS
       continue
     builder = data_prep.make_builder(task.name, '/nowhere')
-    assert builder.task_name == task.name
+    assert builder.task == task
     assert builder.DUAL == task.dual

@@ -6,15 +6,20 @@ import pytest
 from lra.core import bits
 from lra.core.errors import UserError
 from lra.data import baselines as floors_lib
-from lra.data_prep import baselines, kinds, listops, pathfinder, trees
-from lra.data_prep.content import Content, fingerprint, split_of
+from lra.data_prep import baselines, listops, trees
+from lra.data_prep.content import (
+  Content,
+  fingerprint,
+  images_split,
+  split_of,
+)
 
 RNG = np.random.default_rng(0)
 
 
 def test_majority():
   train = split_of([b''] * 5, [2, 1, 1, 0, 1])
-  right = kinds.majority(train, split_of([b''] * 4, [1, 1, 2, 1]))
+  right = baselines.majority(train, split_of([b''] * 4, [1, 1, 2, 1]))
   assert right.tolist() == [True, True, False, True]
 
 
@@ -25,7 +30,7 @@ def test_first_operator():
   test = split_of(
       [b'\x0a\x09', b'\x0a\x09', b'\x0b\x09', b'\x0b\x09', b'\x0b\x09'],
       [0, 9, 9, 0, 9])
-  assert kinds.first_operator(train, test).tolist() == [
+  assert baselines.first_operator(train, test).tolist() == [
       True, False, True, False, True]
 
 
@@ -126,7 +131,7 @@ def test_tfidf_cosine_finds_common_words():
 def image_splits(size):
   labels = RNG.integers(0, 10, size)
   images = RNG.integers(0, 256, (size, 16, 16), np.uint8)
-  return pathfinder.images_split(images, labels)
+  return images_split(images, labels)
 
 
 @pytest.mark.parametrize('task, make', [

@@ -66,17 +66,6 @@ def test_baselines(tmp_path, capsys):
   assert 'first operator' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize('args, sentence', [
-    (['--task=txt'], "Unknown task 'txt'"),
-    (['--task=text', '--source=/nowhere'], '/nowhere does not exist'),
-    (['--task=retrieval_rfc'], '--task=retrieval_rfc --source=DIR')])
-def test_user_errors_are_one_sentence(tmp_path, capsys, args, sentence):
-  assert run(*args, f'--data_dir={tmp_path}') == 2
-  error = capsys.readouterr().err
-  assert sentence in error
-  assert error.startswith('error: ') and error.count('\n') == 1
-
-
 def test_interrupted(tmp_path, capsys, monkeypatch):
   def interrupt(*args):
     raise KeyboardInterrupt

@@ -10,7 +10,7 @@ from lra import data_prep
 from lra.core import tasks
 from lra.core.errors import UserError
 from lra.data import prepared
-from lra.data_prep import listops, trees
+from lra.data_prep import listops, pathfinder, trees
 
 OFFICIAL = pathlib.Path(__file__).parents[1] / 'fixtures' / 'listops'
 
@@ -100,14 +100,16 @@ def test_where_a_set_is_made_is_said(few, tmp_path, monkeypatch, capsys):
                           'another place.']
   data_prep.prepare('listops')
   assert not said(capsys)
-  path = data_prep.prepare('listops', tmp_path / 'chosen')
-  assert said(capsys) == [f'Preparing listops in {path}.']
   monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path / 'environment'))
   path = data_prep.prepare('listops')
   assert path.is_relative_to(tmp_path / 'environment')
   assert said(capsys) == [f'Preparing listops in {path}.']
   data_prep.prepare('listops', tmp_path / 'imported', OFFICIAL)
   assert not said(capsys)
+  monkeypatch.setattr(listops.Listops, 'DEFINITION', 2)
+  data_prep.prepare('listops')
+  assert said(capsys) == [f'Making the data set in {path} again: it was made '
+                          'by another version of data_prep.']
 
 
 @pytest.mark.parametrize('task, source, long', [
@@ -122,18 +124,9 @@ def test_hours_of_drawing_are_announced(
     raise Begun
 
   monkeypatch.setattr(
-      data_prep.pathfinder.Pathfinder, 'download_and_prepare', begin)
+      pathfinder.Pathfinder, 'download_and_prepare', begin)
   monkeypatch.setattr(
-      data_prep.pathfinder.Pathfinder, 'identify_source', lambda _: None)
+      pathfinder.Pathfinder, 'identify_source', lambda _: None)
   with pytest.raises(Begun):
     data_prep.prepare(task, tmp_path, source)
   assert (' hours on ' in capsys.readouterr().err) == long
-
-
-def test_that_a_set_is_made_again_is_said(few, tmp_path, monkeypatch, capsys):
-  path = data_prep.prepare('listops', tmp_path)
-  said(capsys)
-  monkeypatch.setattr(listops.Listops, 'DEFINITION', 2)
-  data_prep.prepare('listops', tmp_path)
-  assert said(capsys) == [f'Making the data set in {path} again: it was made '
-                          'by another version of data_prep.']

@@ -15,6 +15,7 @@ from lra.data_prep import encode, image, mnist
 from lra.run import train
 from lra.run.experiment import resolve
 from tests.helpers import damage
+from tests.helpers.data_files import labelled, refused
 
 COUNTS = {'train': 60, 'test': 20}
 NAMES = {'train': 'train', 'test': 't10k'}
@@ -47,63 +48,39 @@ def write(folder, examples, packed=False):
 
 @pytest.mark.parametrize('packed', [False, True])
 def test_digits_keep_their_pixels_and_class(tmp_path, examples, packed):
-  data = prepared.load('mnist', tmp_path / 'data', write(
-      tmp_path / 'source', examples, packed))
-  assert {name: len(split) for name, split in data.splits.items()} == {
-      'train': 40, 'val': 20, 'test': 20}
-  assert np.bincount(data.splits['val'].labels).tolist() == [2] * 10
-  seen = {name: {(split.document(i), int(split.labels[i]))
-                 for i in range(len(split))}
-          for name, split in data.splits.items()}
-  for name, (images, labels) in examples.items():
-    want = {(pixels.tobytes(), int(label)) for pixels, label in
-            zip(images, labels, strict=True)}
-    assert want == (seen['test'] if name == 'test' else
-                    seen['train'] | seen['val'])
-
-
-def relabel(data):
-  return data[:-1] + b'\x0a'
-
-
-def shift(data):
-  """Returns a file whose header says that values are int8."""
-  return data[:2] + b'\x09' + data[3:]
+  splits = prepared.load('mnist', tmp_path / 'data', write(
+      tmp_path / 'source', examples, packed)).splits
+  assert [len(split) for split in splits.values()] == [40, 20, 20]
+  assert np.bincount(splits['val'].labels).tolist() == [2] * 10
+  for names, (images, labels) in zip(
+      (('train', 'val'), ('test',)), examples.values(), strict=True):
+    assert labelled(*(splits[name] for name in names)) == {
+        (pixels.tobytes(), label) for pixels, label in
+        zip(images, labels.tolist(), strict=True)}
 
 
 @pytest.mark.parametrize('name, change, sentence', [
-    ('t10k-labels-idx1-ubyte', relabel, 'a label is 10'),
-    ('train-images-idx3-ubyte', shift, 'header of uint8 60 x 28 x 28'),
+    ('t10k-labels-idx1-ubyte', lambda d: d[:-1] + b'\x0a', 'a label is 10'),
+    ('train-images-idx3-ubyte', lambda d: d[:2] + b'\x09' + d[3:],  # int8
+     'header of uint8 60 x 28 x 28'),
     ('train-labels-idx1-ubyte', lambda data: b'', 'header of uint8 60)'),
     ('train-images-idx3-ubyte', lambda data: data[:-1], 'less than 47,056'),
     ('t10k-images-idx3-ubyte', lambda data: data + b'.', 'more than 15,696'),
-    ('t10k-images-idx3-ubyte', None, 'has no t10k-images-idx3-ubyte: ')])
+    ('t10k-images-idx3-ubyte', None, 'has no t10k-images-idx3-ubyte: '),
+    ('train-images-idx3-ubyte.gz', -6, 'CRC'),
+    ('train-images-idx3-ubyte.gz', 40, '')])
 def test_a_wrong_file_is_one_sentence_and_leaves_no_data(
     tmp_path, examples, capsys, name, change, sentence):
-  path = write(tmp_path / 'source', examples) / name
-  if change:
-    path.write_bytes(change(path.read_bytes()))
+  source = write(tmp_path / 'source', examples, name.endswith('.gz'))
+  if change is None:
+    (source / name).unlink()
+  elif isinstance(change, int):
+    damage.flip_a_bit(source / name, change)
   else:
-    path.unlink()
-  assert _rejected(tmp_path, capsys, path, sentence)
-
-
-def _rejected(tmp_path, capsys, path, sentence):
-  assert command.main(['--task=mnist', f'--source={path.parent}',
-                       f'--data_dir={tmp_path / "data"}']) == 2
-  error = capsys.readouterr().err.rpartition('\r')[2].strip().splitlines()
-  assert error[-1].startswith('error: ') and sentence in error[-1]
-  assert path.name in error[-1]
-  return [p.name for p in tmp_path.iterdir()] == ['source']
-
-
-@pytest.mark.parametrize('place, sentence', [(-6, 'CRC'), (40, '')])
-def test_a_damaged_packed_file_is_named(
-    tmp_path, examples, capsys, place, sentence):
-  path = write(tmp_path / 'source', examples, True) / (
-      'train-images-idx3-ubyte.gz')
-  damage.flip_a_bit(path, place)
-  assert _rejected(tmp_path, capsys, path, sentence)
+    (source / name).write_bytes(change((source / name).read_bytes()))
+  error = refused(capsys, 'mnist', source, tmp_path / 'data')
+  assert sentence in error and name in error
+  assert not (tmp_path / 'data').exists()
 
 
 def test_other_files_are_another_source(tmp_path, examples, capsys):

@@ -1,7 +1,8 @@
-"""Compares the depths and operators that `parts` finds with known ones."""
+"""Compares depths, operators and partial accuracies with known ones."""
 
 import itertools
 
+import numpy as np
 import pytest
 
 from lra.data_prep import listops, parts, trees
@@ -93,3 +94,23 @@ def test_operators_and_depths_of_generated_expressions():
   assert parts.depths(split).tolist() == depths
   assert parts.root_operators(split).tolist() == roots
   assert len(set(depths)) >= 3 and len(set(roots)) == 4
+
+
+def test_what_an_accuracy_is_made_of():
+  train = _split(['[MAX 1 2 ]', '[MAX 9 8 ]', '[MAX 0 9 ]', '[MIN 1 1 ]'],
+                 [2, 9, 9, 1])
+  test = _split(
+      ['[MAX 9 9 ]', '[MAX 1 [MIN 1 0 ] ]', '[MIN 2 3 ]', '[SM 1 1 ]'],
+      [9, 1, 2, 2])
+  predicted = np.array([9, 1, 1, 2])
+  said = parts.of_answers('listops', predicted, train, test)
+  assert said['parts']['root operator'] == {
+      'MAX': {'examples': 2, 'accuracy': 1.0},
+      'MIN': {'examples': 1, 'accuracy': 0.0},
+      'SM': {'examples': 1, 'accuracy': 1.0}}
+  assert said['parts']['depth'] == {
+      '1': {'examples': 3, 'accuracy': pytest.approx(2 / 3)},
+      '2': {'examples': 1, 'accuracy': 1.0}}
+  # The baseline answers 9 for MAX, 1 for MIN, and 0 for SM, unseen in `train`.
+  assert said['agreement'] == {'first operator': 0.5}
+  assert parts.of_answers('text', predicted, train, test) == {}

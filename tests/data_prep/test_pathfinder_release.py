@@ -8,8 +8,8 @@ from PIL import Image
 
 from lra import data_prep
 from lra.core.errors import UserError
-from lra.data_prep import __main__ as command
 from lra.data_prep import pathfinder
+from tests.helpers.data_files import refused
 
 LINE = 'imgs/{i} sample_{j}.png {j} {label} 1.8 14 4 5 1.5 2 1'
 
@@ -132,24 +132,15 @@ def test_what_is_wrong_is_named(tmp_path, change, sentence):
     (lambda f: shutil.rmtree(f / 'imgs'), ' has no folder imgs: '),
     (lambda f: [shutil.rmtree(f / n) for n in ('imgs', 'metadata')],
      ' has no folders metadata and imgs: '),
-    (shutil.rmtree, ' has no folders metadata and imgs: ')])
+    (shutil.rmtree, ' has no folders metadata and imgs: --source of pathfinder '
+     'must be the folder pathfinder32/')])
 def test_a_bad_source_is_one_sentence_and_leaves_no_data(
     tmp_path, capsys, change, sentence):
   folder = tmp_path / 'lra_release' / 'pathfinder32' / pathfinder.HARD
   write_official(folder)
   change(folder)
-  assert command.main(['--task=pathfinder', f'--data_dir={tmp_path / "data"}',
-                       f'--source={tmp_path / "lra_release"}']) == 2
-  error = capsys.readouterr().err.rpartition('\r')[2].strip().splitlines()
-  assert error[-1].startswith('error: ') and sentence in error[-1]
-  assert not list((tmp_path / 'data').glob('pathfinder/32/[!.]*'))
-
-
-def test_a_source_that_does_not_exist(tmp_path):
-  with pytest.raises(UserError, match='nowhere does not exist: --source of '
-                     'pathfinder must be the folder pathfinder32/'):
-    data_prep.prepare('pathfinder', tmp_path / 'data', tmp_path / 'nowhere')
-  assert not list(tmp_path.iterdir())
+  assert sentence in refused(
+      capsys, 'pathfinder', tmp_path / 'lra_release', tmp_path / 'data')
 
 
 @pytest.mark.parametrize('place', [

@@ -11,6 +11,7 @@ from PIL import Image
 from lra.core import tasks
 from lra.core.errors import UserError
 from lra.data_prep import cifar, encode, pathfinder
+from lra.data_prep.source import Source
 
 SIDE = 32
 RAMP = np.linspace(0, 65535, SIDE * SIDE).reshape(SIDE, SIDE).astype(np.uint16)
@@ -86,7 +87,7 @@ def by_cifar(data, folder):
   path = folder / 'cifar10' / 'train' / 'airplane' / '0.png'
   path.parent.mkdir(parents=True)
   path.write_bytes(data)
-  cifar.read(folder / 'cifar10')
+  cifar.read(Source(folder / 'cifar10'))
 
 
 @pytest.mark.parametrize('reader', [

@@ -1,7 +1,12 @@
-"""Solves the probe tasks again in plain Python, one example at a time."""
+"""Solves the probes again in plain Python, one example at a time.
+
+MAD's tasks are in `test_mad`.
+"""
 
 import dataclasses
+import functools
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -11,56 +16,355 @@ from lra.core import tasks
 from lra.core.errors import UserError
 from lra.data_prep import baselines, describe, probes
 from lra.data_prep.content import fingerprint
-from lra.data_prep.probes import copying, questions, recall
+from lra.data_prep.probes import (
+  automata,
+  languages,
+  questions,
+  recall,
+  variant,
+)
+from tests.helpers.data_files import pairs
 
 # MAD's harder settings change numbers of its tasks only.
 PROBES = [name for name in probes.VARIANTS if name in tasks.TASKS]
+COUNTS = [300, pytest.param(10_000, marks=pytest.mark.full)]
+
+S2, S3, S5 = (list(itertools.permutations(range(n))) for n in (2, 3, 5))
+# The determinant of a matrix with one 1 in each row is the sign.
+A5 = [p for p in S5 if round(np.linalg.det(np.eye(5)[list(p)])) == 1]
 
 
-def _examples(variant, split, count=100):
-  """Returns (tokens, targets) of each of the first `count` examples."""
-  made = probes.generate(variant).splits[split]
-  return [tuple(list(made.document(d)) for d in pair)
-          for pair in made.pairs[:count]]
+@functools.cache
+def splits(name, count=300):
+  """Returns the splits of a variant with `count` sequences in each part."""
+  whole = probes.VARIANTS[name]
+  return probes.generate(dataclasses.replace(whole, **{
+      split: tuple(dataclasses.replace(part, count=min(part.count, count))
+                   for part in getattr(whole, split))
+      for split in ('train', 'val', 'test')})).splits
 
 
-def _small(name):
-  """Returns a variant with at most 300 sequences in each part."""
-  variant = probes.VARIANTS[name]
-  return dataclasses.replace(variant, **{
-      split: tuple(dataclasses.replace(part, count=min(part.count, 300))
-                   for part in getattr(variant, split))
-      for split in ('train', 'val', 'test')})
+def longer(name, length, shortest=None):
+  return probes.generate_longer(
+      probes.VARIANTS[name], length, shortest or length)
 
 
-@pytest.mark.parametrize('split', ['train', 'test'])
-def test_what_is_asked_of_recall_is_what_a_dictionary_says(split):
-  variant = _small('mqar')
-  n, half = variant.sizes['pairs'], variant.sizes['symbols'] // 2
-  for tokens, asked in _examples(variant, split):
-    known = dict(zip(tokens[0:2 * n:2], tokens[1:2 * n:2], strict=True))
-    assert len(known) == len(set(known.values())) == n
-    assert all(0 < key < half <= value < 2 * half
-               for key, value in known.items())
-    queries = {t: key for t, key in enumerate(tokens) if t >= 2 * n and key}
-    assert sorted(queries.values()) == sorted(known)
-    assert not any(t % 2 for t in queries)
-    assert asked == [known[queries[t]] - half + 1 if t in queries else 0
-                     for t in range(variant.length)]
+def even(found_N, expected_N):
+  """Asserts that counts differ from their means by at most 5 deviations."""
+  assert np.all(np.abs(found_N - expected_N) < 5 * np.sqrt(expected_N) + 1)
 
 
-def test_recall_fills_all_its_slots_and_asks_early_pairs_early():
-  """Every second position after the pairs is a question; early keys come early.
+# Each function checks the tokens of a sequence and returns its answers: class +
+# 1, or 0 if nothing is asked for at a token.
+
+
+def _last(answer, tokens):
+  return [0] * (len(tokens) - 1) + [answer + 1]
+
+
+def _expression(tokens):
+  text = ''.join(languages.SYMBOLS[t] for t in tokens)
+  assert text.endswith('=')
+  return text[:-1]
+
+
+def _arithmetic(tokens):
+  text = _expression(tokens)
+  assert re.fullmatch(r'[0-4]([+*-][0-4])*', text)
+  return _last(eval(text) % 5, tokens)
+
+
+def _brackets(tokens):
+  text = _expression(tokens)
+  assert _end(text, 0) == len(text)
+  return _last(eval(text) % 5, tokens)
+
+
+def _end(text, at):
+  """Returns the end of the expression that begins at a place of the text.
+
+  Grammar: E is d, -d, (d), (-d), (E+E) or (E-E).
   """
-  variant = probes.VARIANTS['mqar']
-  n = variant.sizes['pairs']
-  tokens, _ = recall.draw_recall(
-      np.random.default_rng(0), np.full(400, variant.length), **variant.sizes)
-  questions = tokens[:, 2 * n::2]
-  assert questions.all() and not tokens[:, 2 * n + 1::2].any()
-  pair = (questions[:, :, None] == tokens[:, None, 0:2 * n:2]).argmax(2)
-  first, last = pair[:, :8].mean(), pair[:, -8:].mean()
-  assert first < 10 and last > 18
+  number = re.compile('-?[0-4]').match(text, at)
+  if number:
+    return number.end()
+  assert text[at] == '('
+  left = _end(text, at + 1)
+  if text[left] == ')':
+    assert text[at + 1] != '('
+    return left + 1
+  assert text[left] in '+-'
+  right = _end(text, left + 1)
+  assert text[right] == ')'
+  return right + 1
+
+
+def _words(elements, classes, tokens):
+  """Moves things one after the other, and asks where all of them are."""
+  places, answers = tuple(range(len(elements[0]))), []
+  for token in tokens:
+    places = tuple(elements[token][place] for place in places)
+    answers.append(1 + classes.index(places))
+  return answers
+
+
+def _first_place(tokens):
+  return [1 + S5[a - 1][0] for a in _words(S5, S5, tokens)]
+
+
+def _moving(*counts):
+  return [p for p in S5 if 5 - sum(p[i] == i for i in range(5)) in counts]
+
+
+def _missing(tokens):
+  half, odd = divmod(len(tokens), 2)
+  assert tokens[2 * half:] == [languages.FILLING] * odd
+  hidden = tokens.index(languages.MISSING)
+  bit, = (bit for bit in range(2) for filled in [
+      [*tokens[:hidden], bit, *tokens[hidden + 1:]]]
+      if filled[:half] == filled[half:2 * half])
+  return _last(bit, tokens)
+
+
+def _sort(tokens):
+  half = len(tokens) // 2
+  assert set(tokens[:half]) <= set(range(5)) and tokens[half:] == [5] * half
+  return [0] * half + [t + 1 for t in sorted(tokens[:half])]
+
+
+def _dyck(tokens):
+  """Removes closed pairs from each prefix: what remains is open."""
+  opened, answers = [], []
+  for token in tokens:
+    opened.append(token)
+    if token >= 8:
+      assert opened[-2:-1] == [token - 8], 'a bracket closes another one'
+      opened = opened[:-2]
+    assert len(opened) <= 10
+    answers.append(2 + opened[-1] if opened else 1)
+  return answers
+
+
+def _recall(tokens):
+  known = dict(zip(tokens[0:64:2], tokens[1:64:2], strict=True))
+  assert len(known) == len(set(known.values())) == 32
+  assert all(0 < key < 64 <= value < 128 for key, value in known.items())
+  queries = tokens[64::2]
+  assert sorted(queries) == sorted(known) and not any(tokens[65::2])
+  return 64 * [0] + [a for key in queries for a in (known[key] - 63, 0)]
+
+
+def _forgetting(tokens):
+  values, first = {}, {}
+  for i in range(0, 48, 2):
+    key, value = tokens[i:i + 2]
+    assert 0 < key < 64 <= value < 128
+    assert i < 32 or values[key] == first[key] != value
+    first.setdefault(key, value)
+    values[key] = value
+  assert len(values) == 16 == len(set(first.values()))
+  assert sorted(filter(None, tokens[48::2])) == sorted(values)
+  assert not any(tokens[49::2])
+  return 48 * [0] + [values[t] - 63 if t else 0 for t in tokens[48:]]
+
+
+def _compositional(tokens):
+  values = {tuple(tokens[i:i + 2]): tokens[i + 2] for i in range(0, 48, 3)}
+  firsts, seconds = map(set, zip(*values, strict=True))
+  assert len(firsts) == len(seconds) == 4
+  assert len(values) == len(set(values.values())) == 16
+  assert all(0 < f < 64 for f in firsts)
+  assert all(64 <= s < 128 for s in seconds)
+  assert all(128 <= v < 192 for v in values.values())
+  asked = [tuple(tokens[t:t + 2]) for t in range(48, 96, 3)]
+  assert set(asked) == set(values) and not any(tokens[50::3])
+  return 48 * [0] + [a for key in asked for a in (0, values[key] - 127, 0)]
+
+
+def _phonebook(tokens):
+  book = {}
+  for i in range(0, 96, 6):
+    name, number = tuple(tokens[i:i + 2]), tokens[i + 2:i + 6]
+    assert min(name) >= 12 and all(2 <= d < 12 for d in number)
+    assert book.setdefault(name, number) is number
+  assert tokens[96] == recall.ASKED
+  number = book[tuple(tokens[97:99])]
+  assert tokens[99:] == number[:3]
+  return 98 * [0] + [d - 1 for d in number]
+
+
+def _selective(tokens):
+  assert tokens[-8:] == 8 * [recall.ASK]
+  symbols = [t for t in tokens[:-8] if t != recall.NOISE]
+  assert len(symbols) == 8 and min(symbols) >= recall.SYMBOLS
+  return 56 * [0] + [t - recall.SYMBOLS + 1 for t in symbols]
+
+
+def _copying(tokens):
+  assert all(2 <= token < 10 for token in tokens[:20])
+  assert tokens[20:] == 5 * [recall.NOISE] + [recall.ASK] + 20 * [recall.NOISE]
+  return 26 * [0] + [token - 1 for token in tokens[:20]]
+
+
+SOLVED = {
+    'parity': lambda t: [1 + s % 2 for s in itertools.accumulate(t)],
+    'permutations_3': lambda t: _words(S3, S3, t),
+    'permutations_5': _first_place,
+    's3_words': lambda t: _words(S3, S3, t),
+    's5_words': lambda t: _words(S5, S5, t),
+    's5_swaps': lambda t: _words(_moving(2), S5, t),
+    's5_cycles': lambda t: _words(_moving(2, 3), S5, t),
+    'a5_words': lambda t: _words(A5, A5, t),
+    'formal_parity': lambda t: _last(t.count(1) % 2, t),
+    'modular_arithmetic': _arithmetic,
+    'modular_arithmetic_brackets': _brackets,
+    'even_pairs': lambda t: _last(
+        sum(a != b for a, b in itertools.pairwise(t)) % 2, t),
+    'cycle_navigation': lambda t: _last((t.count(2) - t.count(0)) % 5, t),
+    'missing_duplicate': _missing, 'bucket_sort': _sort, 'dyck': _dyck,
+    'mqar': _recall, 'mqar_forgetting': _forgetting,
+    'mqar_compositional': _compositional, 'phonebook': _phonebook,
+    'selective_copying': _selective, 'copying': _copying}
+# Those whose val, test and longer tests have one question, at the end.
+AT_END = ('parity', 'permutations_3', 'permutations_5', 's3_words', 's5_words',
+          's5_swaps', 's5_cycles', 'a5_words', 'dyck')
+FORMAL = list(SOLVED)[3:16]  # those of any length
+
+
+def _scored(name, answers):
+  """Returns the answers in val, test and longer tests."""
+  return [0] * (len(answers) - 1) + answers[-1:] if name in AT_END else answers
+
+
+@pytest.mark.parametrize('count', COUNTS)
+@pytest.mark.parametrize('name', SOLVED)
+def test_answers_are_those_of_plain_python(name, count):
+  task, made = tasks.get(name), splits(name, count)
+  symbols, classes = set(), set()
+  for tokens, answers in pairs(made['train']):
+    assert answers == SOLVED[name](tokens)
+    symbols |= set(tokens)
+    classes |= set(answers) - {0}
+  assert symbols <= set(range(task.vocab_size - 1))
+  assert max(symbols) == task.vocab_size - 2
+  assert classes == set(range(1, task.num_classes + 1))
+  for split in ('val', 'test'):
+    for tokens, answers in pairs(made[split], 50):
+      assert answers == _scored(name, SOLVED[name](tokens))
+
+
+@pytest.mark.parametrize('name', FORMAL)
+def test_longer_sequences_have_the_asked_lengths_and_right_answers(name):
+  made = longer(name, 150, 90)
+  lengths_N = np.diff(made.offsets)[made.pairs[:, 0]]
+  assert (lengths_N.min(), lengths_N.max()) == (90, 150)
+  for tokens, answers in pairs(made, 20):
+    assert answers == _scored(name, SOLVED[name](tokens))
+  assert set(np.diff(longer(name, 200).offsets)) == {200}
+
+
+@pytest.mark.parametrize('count', COUNTS)
+def test_zoologys_recall_is_a_dictionary_among_random_tokens(count):
+  whole = probes.VARIANTS['mqar_zoology']
+  for part in (*whole.train[:2], *whole.tests.values()):
+    n = part.sizes['pairs']
+    if count > 300 and part.length > 256:
+      continue
+    junk = set()
+    made = whole.draw(np.random.default_rng(0), np.full(
+        count // 10, part.length), **whole.sizes, **part.sizes)
+    for tokens, answers in zip(*(of.tolist() for of in made), strict=True):
+      known = dict(zip(tokens[0:2 * n:2], tokens[1:2 * n:2], strict=True))
+      assert len(known) == len(set(known.values())) == n
+      assert all(0 < k < 4096 <= v < 8192 for k, v in known.items())
+      asked = [t for t, answer in enumerate(answers) if answer]
+      assert sorted(tokens[t] for t in asked) == sorted(known)
+      assert all(t >= 2 * n and t % 2 == 0 for t in asked)
+      assert all(answers[t] == known[tokens[t]] + 1 for t in asked)
+      junk |= set(tokens[2 * n + 1::2])
+    assert max(junk) > 8000 and len(junk) > 300
+
+
+def test_zoologys_parts_are_the_published_ones():
+  whole = probes.VARIANTS['mqar_zoology']
+  assert [(p.length, p.sizes['pairs'], p.count) for p in whole.train] == [
+      (64, 4, 100_000), (128, 8, 20_000), (256, 16, 20_000), (256, 32, 20_000),
+      (256, 64, 20_000)]
+  assert list(whole.tests) == [
+      '64/4', '64/8', '64/16', '128/32', '256/64', '512/128', '1024/256']
+  assert all(part.count == 1000 for part in whole.tests.values())
+
+
+def test_a_named_test_has_its_own_sequences():
+  whole = probes.VARIANTS['mqar_zoology']
+  part = dataclasses.replace(whole.tests['512/128'], count=20)
+  whole = dataclasses.replace(whole, tests={'one': part, 'other': part})
+  one, same, other = (probes.generate_test(whole, name)
+                      for name in ('one', 'one', 'other'))
+  assert one.document(0) == same.document(0) != other.document(0)
+  assert len(one) == 20 and (np.diff(one.offsets) == 512).all()
+
+
+@pytest.mark.parametrize('count', COUNTS)
+def test_words_follow_their_automaton(count):
+  """Walks the automata, which the generator draws first from its stream."""
+  sizes = probes.VARIANTS['regbench_mini'].sizes
+  target = automata._automata(
+      np.random.default_rng(0), count,
+      *(sizes[name] for name in ('letters', 'states', 'most')))
+  legal, ends = 0, 0
+  drawn = automata.draw_words(
+      np.random.default_rng(0), np.full(count, 128), **sizes)
+  for edges, tokens, answers in zip(
+      target, *(of.tolist() for of in drawn), strict=True):
+    state = 0
+    assert tokens[95] == automata.END
+    for t, (token, answer) in enumerate(zip(tokens, answers, strict=True)):
+      if token == automata.END:
+        assert t < 96 and answer == 0
+        state, ends = 0, ends + 1
+        continue
+      to = edges[state, token - 1]
+      assert answer == (0 if t < 96 else 2 if to >= 0 else 1)
+      assert to >= 0 or t >= 96
+      state = to if to >= 0 else state
+      legal += answer == 2
+  assert legal / count / 32 == pytest.approx(0.5, abs=0.02)
+  assert (ends / count - 1) / 95 == pytest.approx(0.1, abs=0.01)
+
+
+def test_the_chance_that_an_automaton_has_of_each_number_of_edges():
+  target = automata._automata(np.random.default_rng(0), 2000, 4, 6, 3)
+  degree = (target >= 0).sum(2)
+  assert np.allclose(np.bincount(degree.ravel()) / degree.size,
+                     [0, 1 / 3, 1 / 3, 1 / 3], atol=0.02)
+  for state in range(6):
+    assert not (target[:, state] == state).any()
+    for row in target[:200, state]:
+      edges = row[row >= 0].tolist()
+      assert len(set(edges)) == len(edges) and max(edges) < 6
+
+
+@pytest.mark.parametrize('name', PROBES)
+def test_splits_differ_are_always_the_same_and_ask_as_the_task_says(name):
+  one = splits(name)
+  assert fingerprint(one) == fingerprint(splits.__wrapped__(name))
+  assert len({one[s].document(one[s].pairs[0, 0])
+              for s in ('train', 'val', 'test')}) == 3
+  numbers = np.bincount(questions.asked(one['test'])[0])
+  if name not in ('mad_fuzzy_recall', 'mad_noisy_recall', 'mad_recall',
+                  'mqar_zoology'):
+    assert len(set(numbers)) == 1
+  assert numbers.mean() == pytest.approx(tasks.get(name).answers, abs=0.5)
+
+
+# How sequences are distributed.
+
+
+def test_recall_asks_early_pairs_early():
+  tokens = np.stack([p[0] for p in pairs(splits('mqar')['train'])])
+  pair = (tokens[:, 64::2, None] == tokens[:, None, 0:64:2]).argmax(2)
+  assert pair[:, :8].mean() < 10 and pair[:, -8:].mean() > 18
 
 
 def test_recall_asks_early_as_if_drawn_one_after_the_other():
@@ -79,109 +383,215 @@ def test_recall_asks_early_as_if_drawn_one_after_the_other():
   assert np.all(np.abs(found - expected) / count < 5 * error)
 
 
-def test_what_is_asked_of_copying_are_the_symbols_in_their_order():
-  variant = _small('selective_copying')
-  n = variant.sizes['copied']
-  for tokens, asked in _examples(variant, 'val'):
-    assert tokens[-n:] == n * [copying.ASK]
-    symbols = [t for t in tokens[:-n] if t != copying.NOISE]
-    assert len(symbols) == n and copying.ASK not in symbols
-    assert asked == (len(tokens) - n) * [0] + [
-        t - copying.SYMBOLS + 1 for t in symbols]
+def test_numbers_drawn_without_replacement_are_uniform():
+  drawn = recall.sample(np.random.default_rng(0), 5000, 500, 100)
+  assert all(len(set(row)) == 100 for row in drawn.tolist())
+  for place in (0, 50, 99):
+    even(np.bincount(drawn[:, place] // 50, minlength=10), np.full(10, 500.))
 
 
-@pytest.mark.parametrize('name, degree', [
-    ('parity', 2), ('permutations_3', 3), ('permutations_5', 5)])
-def test_what_is_asked_of_permutations_is_where_things_end(name, degree):
-  """Applies the permutations one after another to a list of positions."""
-  elements = list(itertools.permutations(range(degree)))
+def test_any_key_may_be_forgotten():
+  updated = np.bincount([
+      tokens[:32:2].index(key) for tokens, _ in pairs(
+          splits('mqar_forgetting')['train']) for key in tokens[32:48:2]])
+  assert np.abs(updated / 300 - 0.5).max() < 5 * 0.5 / 300**0.5
+
+
+def test_a_longer_phone_book_may_begin_with_blanks():
+  tokens = pairs(longer('phonebook', 208))[0][0]
+  assert tokens[:4] == 4 * [recall.BLANK] and tokens[4] >= recall.LETTERS
+  assert tokens[-6] == recall.ASKED
+
+
+@pytest.mark.parametrize('name, shortest, step', [
+    ('formal_parity', 3, 1), ('modular_arithmetic', 4, 2),
+    ('modular_arithmetic_brackets', 3, 1), ('even_pairs', 1, 1),
+    ('cycle_navigation', 1, 1), ('missing_duplicate', 2, 1),
+    ('bucket_sort', 2, 2), ('dyck', 2, 1)])
+def test_lengths_are_uniform(name, shortest, step):
+  whole = probes.VARIANTS[name]
+  lengths_N = whole.lengths(
+      np.random.default_rng(0),
+      dataclasses.replace(whole.train[0], count=20_000))
+  possible = np.arange(shortest, whole.length + 1, step)
+  assert set(lengths_N) == set(possible)
+  even(np.bincount(lengths_N)[possible],
+       np.full(len(possible), 20_000 / len(possible)))
+
+
+@pytest.mark.parametrize('name', [
+    'formal_parity', 's3_words', 's5_words', 's5_cycles', 'a5_words',
+    'missing_duplicate'])
+def test_classes_at_the_end_are_balanced(name):
+  classes = tasks.get(name).num_classes
+  whole = probes.VARIANTS[name]
+  part = dataclasses.replace(whole.test[0], count=6000)
+  found = questions.asked(probes._joined([probes._documents(
+      whole, part, np.random.default_rng(0), whole.last)]))[2]
+  even(np.bincount(found, minlength=classes), np.full(classes, 6000 / classes))
+
+
+def test_swaps_alone_reach_half_of_the_permutations_at_a_length():
+  for tokens, answers in pairs(splits('s5_swaps')['test']):
+    assert len(tokens) % 2 == 0 and S5[answers[-1] - 1] in A5
+
+
+@pytest.mark.parametrize('length, lefts', [(5, 1), (9, 5), (13, 9)])
+def test_brackets_are_split_uniformly_and_with_both_signs(length, lefts):
+  texts = [_expression(tokens) for tokens, _ in pairs(
+      longer('modular_arithmetic_brackets', length + 1))]
+  left = np.array([_end(text, 1) - 1 for text in texts])
+  even(np.bincount(left)[1:], np.full(lefts, 1000 / lefts))
+  signs = [text[_end(text, 1)] for text in texts]
+  even(np.array([signs.count('+'), signs.count('-')]), np.full(2, 500.))
+
+
+def test_brackets_open_and_close_with_equal_chance():
+  opens, types = [], []
+  for tokens, _ in pairs(splits('dyck', 2000)['train']):
+    depth = 0
+    for token in tokens:
+      if token < 8:
+        types.append(token)
+      if 0 < depth < 10:
+        opens.append(token < 8)
+      depth += 1 if token < 8 else -1
+  even(np.bincount(opens), np.full(2, len(opens) / 2))
+  even(np.bincount(types), np.full(8, len(types) / 8))
+
+
+def test_brackets_are_nested_as_deep_as_the_language_permits():
+  depths = [itertools.accumulate(1 if token < 8 else -1 for token in tokens)
+            for tokens, _ in pairs(longer('dyck', 200), 100)]
+  assert max(map(max, depths)) == 10
+
+
+def test_each_bit_is_hidden_as_often_as_the_others():
+  hidden = [tokens.index(languages.MISSING) for tokens, _ in pairs(
+      longer('missing_duplicate', 20))]
+  even(np.bincount(hidden), np.full(20, 50.))
+
+
+def test_operators_and_numbers_are_uniform():
+  counts = np.bincount(np.concatenate([
+      tokens for tokens, _ in pairs(longer('modular_arithmetic', 40))]))
+  even(counts[:5], np.full(5, 4000.))
+  even(counts[5:8], np.full(3, 19_000 / 3))
+  assert counts[8] == 1000
+
+
+def test_a_length_that_no_sequence_has_is_refused():
+  for name, length in (('modular_arithmetic', 41), ('bucket_sort', 1),
+                       ('modular_arithmetic_brackets', 1)):
+    with pytest.raises(UserError, match=f'{length} tokens'):
+      longer(name, length)
+  assert set(probes.VARIANTS['modular_arithmetic'].lengths(
+      np.random.default_rng(0), variant.Part(50, 41))) == {40}
+
+
+# Each function guesses the class of each question of a sequence; other rules
+# count in train.
+
+
+def _fewest(name):
+  """Returns the sequences of test, of the last part if they differ."""
+  test = splits(name, 100)['test']
+  return dataclasses.replace(test, pairs=test.pairs[-100:])
+
+
+def _same_token(tokens, t, answers):
+  del answers
+  return next((tokens[s + 1] - 2 for s in range(t - 2, -1, -1)
+               if tokens[s] == tokens[t] and 2 <= tokens[s + 1] < 12), None)
+
+
+def _known_pair(tokens, t, answers):
+  known, last = set(), automata.END
+  for s in range(t):
+    if not answers[s]:
+      known.add((last, tokens[s]))
+    if answers[s] != 1:
+      last = tokens[s]
+  return int((last, tokens[t]) in known)
+
+
+def _commonest(tokens, t, answers):
+  del t, answers
+  symbols = sorted(s for s in tokens if s >= recall.SYMBOLS)
+  return max(symbols, key=symbols.count) - recall.SYMBOLS
+
+
+GUESSES = {
+    ('mqar', 'any value'): (lambda tokens, *_: tokens[1] - 64, 1 / 32),
+    ('mqar_zoology', 'first value'): (lambda tokens, *_: tokens[1], 1 / 64),
+    ('mqar_forgetting', 'first meaning'): (
+        lambda tokens, t, _: tokens[tokens.index(tokens[t]) + 1] - 64, 1 / 2),
+    ('mqar_compositional', 'second part'): (
+        lambda tokens, t, _: tokens[46 - tokens[46:0:-3].index(tokens[t]) * 3
+                                    + 1] - 128, 1 / 4),
+    ('phonebook', 'same token'): (_same_token, 0.35),
+    ('selective_copying', 'commonest symbol'): (_commonest, 0.3),
+    ('regbench_mini', 'known pair'): (_known_pair, 0.75),
+    ('bucket_sort', 'share'): (lambda tokens, t, _: (t - 40) // 8, 0.6)}
+
+
+@pytest.mark.parametrize('name, rule', GUESSES)
+def test_rules_that_look_at_the_sequence(name, rule):
+  test, right = _fewest(name), []
+  guess, share = GUESSES[name, rule]
+  for tokens, answers in pairs(test):
+    right += [guess(tokens, t, answers) == answer - 1
+              for t, answer in enumerate(answers) if answer]
+  method, _ = probes.VARIANTS[name].rules[rule]
+  found = method(splits(name, 300)['train'], test)
+  assert found.tolist() == right
+  assert np.mean(right) == pytest.approx(
+      share, abs=1e-6 if share in (1 / 32, 1 / 64, 1 / 2, 1 / 4) else 0.2)
+
+
+def _hint(rule, tokens, at):
+  return tuple(tokens[max(at - 2, 0):at + 1]) if rule == 'last tokens' else at
+
+
+@pytest.mark.parametrize('name, rule', [
+    ('modular_arithmetic_brackets', 'last tokens'), ('dyck', 'last tokens'),
+    ('s5_swaps', 'place'), ('bucket_sort', 'place'), ('mqar', 'place')])
+def test_rules_that_look_up_train(name, rule):
+  """Counts classes again in a dictionary; for `mqar`, the number of the pair.
+  """
+  def number(tokens, answer):
+    return tokens[1:64:2].index(answer + 63) if name == 'mqar' else answer
+
+  counts, right = {}, []
   for split in ('train', 'test'):
-    for tokens, asked in _examples(_small(name), split, 50):
-      places = list(range(degree))  # the current position of each element
-      expected = []
-      for token in tokens:
-        places = [elements[token][place] for place in places]
-        expected.append(1 + (places[0] if degree == 5
-                             else elements.index(tuple(places))))
-      if split == 'test':
-        expected[:-1] = [0] * (len(tokens) - 1)
-      assert asked == expected
+    for tokens, answers in pairs(splits(name)[split], 300):
+      for at, answer in enumerate(answers):
+        if answer:
+          seen = counts.setdefault(_hint(rule, tokens, at), [0] * 130)
+          if split == 'train':
+            seen[number(tokens, answer)] += 1
+          else:
+            right.append(any(seen) and seen.index(max(seen)) == number(
+                tokens, answer))
+  method, _ = probes.VARIANTS[name].rules[rule]
+  test = dataclasses.replace(
+      splits(name)['test'], pairs=splits(name)['test'].pairs[:300])
+  assert method(splits(name)['train'], test).tolist() == right
+  assert 0 < np.mean(right) < 1
 
 
-def test_parity_is_that_of_the_ones():
-  for tokens, asked in _examples(_small('parity'), 'train', 20):
-    assert asked == [1 + sum(tokens[:t + 1]) % 2 for t in range(len(tokens))]
-
-
-@pytest.mark.parametrize('name', PROBES)
-def test_splits_differ_and_are_always_the_same(name):
-  one, other = (probes.generate(_small(name)) for _ in range(2))
-  assert fingerprint(one.splits) == fingerprint(other.splits)
-  first = [one.splits[s].document(one.splits[s].pairs[0, 0])
-           for s in ('train', 'val', 'test')]
-  assert len(set(first)) == 3
-
-
-@pytest.mark.parametrize('name', PROBES)
-def test_a_sequence_of_test_is_asked_for_as_many_classes_as_the_task_says(name):
-  example, _ = questions.asked(probes.generate(_small(name)).splits['test'])
-  numbers = np.bincount(example)
-  if name not in ('mad_fuzzy_recall', 'mad_noisy_recall', 'mad_recall',
-                  'mqar_zoology'):
-    assert len(set(numbers)) == 1
-  assert numbers.mean() == pytest.approx(tasks.get(name).answers, abs=0.5)
-
-
-def test_floors():
-  asked = probes.generate(_small('mqar')).splits
-  pairs = probes.VARIANTS['mqar'].sizes['pairs']
-  # Each value is asked for once, so any fixed guess is right once in `pairs`.
-  right = recall.any_value(asked['train'], asked['test'])
-  assert right.mean() == pytest.approx(1 / pairs)
-  tracking = probes.generate(_small('permutations_3')).splits
-  right = questions.majority(tracking['train'], tracking['test'])
+def test_the_commonest_class_and_chance():
+  made = splits('permutations_3')
+  right = questions.majority(made['train'], made['test'])
   assert right.mean() == pytest.approx(1 / 6, abs=0.08)
-  assert questions.chance(tracking['train'], tracking['test']).mean() == (
+  assert questions.chance(made['train'], made['test']).mean() == (
       pytest.approx(1 / 6))
 
 
-def test_floor_by_place():
-  """The baseline answers with the pair most often asked for at a position.
-
-  A dictionary counts these pairs again.
-  """
-  variant = _small('mqar')
-  splits, n = probes.generate(variant).splits, variant.sizes['pairs']
-  half = variant.sizes['symbols'] // 2
-  asked_of = {}
-  for tokens, asked in _examples(variant, 'train', 300):
-    for place, value in enumerate(asked):
-      if value:
-        pair = tokens[1:2 * n:2].index(value - 1 + half)
-        asked_of.setdefault(place, [0] * n)[pair] += 1
-  right = []
-  for tokens, asked in _examples(variant, 'test', 300):
-    for place, value in enumerate(asked):
-      if value:
-        counts = asked_of.get(place, [1])
-        pair = counts.index(max(counts))
-        right.append(tokens[1 + 2 * pair] - half + 1 == value)
-  assert recall.by_place(splits['train'], splits['test']).tolist() == right
-
-
-def test_floor_of_the_commonest_symbol():
-  variant = _small('selective_copying')
-  splits, right = probes.generate(variant).splits, []
-  for tokens, asked in _examples(variant, 'test', 300):
-    symbols = sorted(t for t in tokens if t >= copying.SYMBOLS)
-    guess = max(symbols, key=symbols.count)
-    right += [guess - copying.SYMBOLS == a - 1 for a in asked if a]
-  found = copying.commonest_symbol(splits['train'], splits['test'])
-  assert found.tolist() == right
-  assert found.mean() > 0.2
-
-
-def test_nothing_is_stored_and_all_described(tmp_path):
+def test_nothing_is_stored_and_all_described(tmp_path, monkeypatch):
+  part = variant.Part(300, 32)
+  monkeypatch.setitem(probes.VARIANTS, 'parity', dataclasses.replace(
+      probes.VARIANTS['parity'], train=(part,), test=(part,)))
   assert data_prep.prepare('parity', tmp_path) is None
   assert not list(tmp_path.iterdir())
   with pytest.raises(UserError, match='leave out --source'):

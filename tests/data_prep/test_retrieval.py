@@ -11,7 +11,7 @@ import pytest
 from lra.core.errors import UserError
 from lra.data import prepared
 from lra.data_prep import aan, retrieval
-from lra.data_prep.tables import find
+from tests.helpers.data_files import refused
 
 FIXTURES = pathlib.Path(__file__).parent.parent / 'fixtures'
 REAL = pathlib.Path(__file__).parents[3] / 'shared' / 'data' / 'rfc_citations'
@@ -75,70 +75,58 @@ def read_tables(folder):
   return retrieval.read_aan({k: folder / v for k, v in aan.FILES.items()})
 
 
-@pytest.fixture
-def tables(tmp_path):
-  return pathlib.Path(shutil.copytree(FIXTURES / 'aan', tmp_path / 'aan'))
-
-
-def append(path, row):
-  with open(path, 'ab') as f:
-    f.write(row)
-  return path.read_bytes().count(b'\n')
+def read_with(tmp_path, *rows):
+  """Reads the tables of the fixture, with rows at the end of train."""
+  tables = shutil.copytree(FIXTURES / 'aan', tmp_path / 'aan')
+  with open(tables / aan.FILES['train'], 'ab') as f:
+    f.writelines(row + b'\n' for row in rows)
+  return examples(read_tables(tables).splits['train'])[-len(rows):]
 
 
 @pytest.mark.parametrize('row, reason', [
-    (b'1\tP1\tP2\tonly one text\n', '4 columns instead of 5'),
-    (b'\n', '1 columns instead of 5'),
-    (b'2\tP1\tP2\ta\tb\n', "the label is b'2' instead of 0 or 1"),
-    (b'1\t\tP2\ta\tb\n', 'a document without an id'),
-    (b"1\tP1\tP2\tb'\\xg'\tb\n", 'a bytes literal that cannot be read'),
-    (b"1\tP1\tP2\tb'cut sho\tb'b'\n", 'a bytes literal without its '),
-    (b"1\tP1\tP2\ta\tb\"cut\n", 'a bytes literal without its '),
-    (b"1\tP1\tP2\tb'\tb\n", 'a bytes literal without its '),
-    (b'1\tP8\tP9\tnever\tseen\tbefore\n', '6 columns instead of 5, and no '),
-])
-def test_malformed_row(tables, row, reason):
-  path = tables / 'new_aan_pairs.train.tsv'
-  line = append(path, row)
+    (b'1\tP1\tP2\tonly one text', '4 columns instead of 5'),
+    (b'', '1 columns instead of 5'),
+    (b'2\tP1\tP2\ta\tb', "the label is b'2' instead of 0 or 1"),
+    (b'1\t\tP2\ta\tb', 'a document without an id'),
+    (b"1\tP1\tP2\tb'\\xg'\tb", 'a bytes literal that cannot be read'),
+    (b"1\tP1\tP2\tb'cut sho\tb'b'", 'a bytes literal without its '),
+    (b"1\tP1\tP2\ta\tb\"cut", 'a bytes literal without its '),
+    (b"1\tP1\tP2\tb'\tb", 'a bytes literal without its '),
+    (b'1\tP8\tP9\tnever\tseen\tbefore', '6 columns instead of 5, and no ')])
+def test_malformed_row(tmp_path, row, reason):
   with pytest.raises(UserError) as e:
-    retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
+    read_with(tmp_path, row)
+  path = tmp_path / 'aan' / aan.FILES['train']
+  line = path.read_bytes().count(b'\n')
   assert f'{path}, line {line}: {reason}' in str(e.value)
 
 
-def test_tabs_are_settled_by_a_row_that_comes_later(tables):
-  path = tables / 'new_aan_pairs.train.tsv'
-  append(path, b'1\tQ1\tQ2\ta\tb\tc\n')  # texts a, b<tab>c or a<tab>b, c
-  append(path, b'1\tQ2\tQ3\tb\tc\td\n')  # undecided until Q3 is known
-  append(path, b'0\tQ3\tP1\td\tParsing with tags\n')
-  content = retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
-  assert examples(content.splits['train'])[-3:] == [
-      (1, b'a', b'b\tc'), (1, b'b\tc', b'd'), (0, b'd', TEXTS['P1'])]
+@pytest.mark.parametrize('rows, read', [
+    # Texts a, b<tab>c or a<tab>b, c; Q2 is undecided until Q3 is known.
+    ((b'1\tQ1\tQ2\ta\tb\tc', b'1\tQ2\tQ3\tb\tc\td',
+      b'0\tQ3\tP1\td\tParsing with tags'),
+     [(1, b'a', b'b\tc'), (1, b'b\tc', b'd'), (0, b'd', TEXTS['P1'])]),
+    # Reading `a`, `b<tab>c` has two known texts; `a<tab>b`, `c` has one.
+    ((b'1\tQ1\tP1\ta\tParsing with tags', b'1\tP1\tQ2\tParsing with tags\tb\tc',
+      b'1\tQ2\tP1\tc\tParsing with tags', b'0\tQ1\tQ2\ta\tb\tc'),
+     [(0, b'a', b'b\tc')])])
+def test_tabs_are_settled_by_other_rows(tmp_path, rows, read):
+  assert read_with(tmp_path, *rows)[-len(read):] == read
 
 
-def test_a_row_that_agrees_twice_outweighs_one_that_agrees_once(tables):
-  path = tables / 'new_aan_pairs.train.tsv'
-  append(path, b'1\tQ1\tP1\ta\tParsing with tags\n')
-  append(path, b'1\tP1\tQ2\tParsing with tags\tb\tc\n')
-  append(path, b'1\tQ2\tP1\tc\tParsing with tags\n')
-  # Reading `a`, `b<tab>c` has two known texts; `a<tab>b`, `c` has one.
-  append(path, b'0\tQ1\tQ2\ta\tb\tc\n')
-  content = retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
-  assert examples(content.splits['train'])[-1] == (0, b'a', b'b\tc')
-
-
-def test_gzipped_tables(tables, tmp_path):
-  for path in tables.iterdir():
-    with gzip.open(f'{path}.gz', 'wb') as f:
-      f.write(path.read_bytes())
-    path.unlink()
-  data = prepared.load('retrieval', tmp_path, tables)
+def test_gzipped_tables(tmp_path):
+  for path in (FIXTURES / 'aan').iterdir():
+    (tmp_path / f'{path.name}.gz').write_bytes(
+        gzip.compress(path.read_bytes()))
+  data = prepared.load('retrieval', tmp_path, tmp_path)
   assert examples(data.splits['train']) == expected(ROWS['train'])
 
 
-def test_empty_table(tables):
-  (tables / 'new_aan_pairs.eval.tsv').write_bytes(b'')
+def test_empty_table(tmp_path):
+  shutil.copytree(FIXTURES / 'aan', tmp_path / 'aan')
+  (tmp_path / 'aan' / 'new_aan_pairs.eval.tsv').write_bytes(b'')
   with pytest.raises(UserError, match='eval.tsv, line 1: no rows'):
-    retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
+    read_tables(tmp_path / 'aan')
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path):
@@ -170,6 +158,11 @@ def write_rfc(path, texts, rows):
     with gzip.open(path / f'pairs.{name}.tsv.gz', 'wt') as f:
       f.writelines(f'{line}\n' for line in lines)
   return path
+
+
+def read_rfc(folder, mini):
+  return retrieval.read_rfc({key: folder / f'{name}.gz' for key, name in
+                             retrieval.RFC_FILES.items()}, mini=mini)
 
 
 RFC_TEXTS = {'rfc1': 'Host Software', 'rfc2': '', 'rfc3': 'é' * 3000,
@@ -204,8 +197,7 @@ def test_pairs_keep_their_labels_and_documents_their_heads(
   for lines in rows.values():  # keep one label for each pair
     lines[:] = {line.split('\t', 1)[1]: line for line in lines}.values()
   source = write_rfc(tmp_path / 'rfc', texts, rows)
-  content = retrieval.read_rfc(
-      find(source, retrieval.RFC_FILES, 'retrieval_rfc'), mini=mini)
+  content = read_rfc(source, mini)
   cut = 512 if mini else 4000
   for split, name in (('train', 'train'), ('val', 'eval'), ('test', 'test')):
     known = [(int(y), texts[a].encode()[:cut], texts[b].encode()[:cut])
@@ -219,52 +211,27 @@ def test_pairs_keep_their_labels_and_documents_their_heads(
 
 
 @pytest.mark.parametrize('name, row, reason', [
-    ('train', '1\trfc1\trfc9', "line 3: document 'rfc9' does not exist"),
-    ('train', '1\trfc1', 'line 3: 2 columns instead of 3'),
-    ('eval', '1\trfc1\trfc2\trfc3', 'line 2: 4 columns instead of 3'),
-    ('test', 'yes\trfc1\trfc2', "line 2: the label is 'yes'"),
-])
-def test_malformed_pair(tmp_path, name, row, reason):
-  rows = {**RFC_ROWS, name: [*RFC_ROWS[name], row]}
-  source = write_rfc(tmp_path / 'rfc', RFC_TEXTS, rows)
-  with pytest.raises(UserError) as e:
-    prepared.load('retrieval_rfc', tmp_path, source)
-  assert f'pairs.{name}.tsv.gz, {reason}' in str(e.value)
-
-
-@pytest.mark.parametrize('row, reason', [
-    ('{"id": "rfc1"', 'not an object with id and text'),
-    ('["rfc1", "text"]', 'not an object with id and text'),
-    ('{"id": "rfc1", "text": 3}', 'not an object with id and text'),
-    ('{"id": "rfc1", "text": "other"}', "document 'rfc1' again, with another"),
-])
-def test_malformed_document(tmp_path, row, reason):
+    ('pairs.train.tsv', '1\trfc1\trfc9', "3: document 'rfc9' does not exist"),
+    ('pairs.train.tsv', '1\trfc1', '3: 2 columns instead of 3'),
+    ('pairs.eval.tsv', '1\trfc1\trfc2\trfc3', '2: 4 columns instead of 3'),
+    ('pairs.test.tsv', 'yes\trfc1\trfc2', "2: the label is 'yes'"),
+    *(('documents.jsonl', row, '6: not an object with id and text') for row in (
+        '{"id": "rfc1"', '["rfc1", "text"]', '{"id": "rfc1", "text": 3}')),
+    ('documents.jsonl', '{"id": "rfc1", "text": "other"}',
+     "6: document 'rfc1' again, with another")])
+def test_malformed_row_of_the_rfc(tmp_path, capsys, name, row, reason):
   source = write_rfc(tmp_path / 'rfc', RFC_TEXTS, RFC_ROWS)
-  with gzip.open(source / 'documents.jsonl.gz', 'at') as f:
+  with gzip.open(source / f'{name}.gz', 'at') as f:
     f.write(row + '\n')
-  with pytest.raises(UserError) as e:
-    prepared.load('retrieval_rfc', tmp_path, source)
-  assert f'documents.jsonl.gz, line 6: {reason}' in str(e.value)
-
-
-def test_truncated_documents(tmp_path):
-  source = write_rfc(tmp_path / 'rfc', RFC_TEXTS, RFC_ROWS)
-  path = source / 'documents.jsonl.gz'
-  path.write_bytes(path.read_bytes()[:-20])
-  with pytest.raises(UserError, match='damaged archive'):
-    prepared.load('retrieval_rfc', tmp_path, source)
-
-
-def read_real(mini):
-  paths = find(REAL, retrieval.RFC_FILES, 'retrieval_rfc')
-  return retrieval.read_rfc(paths, mini=mini)
+  assert f'{name}.gz, line {reason}' in refused(
+      capsys, 'retrieval_rfc', source, tmp_path / 'data')
 
 
 @pytest.mark.full
 @pytest.mark.skipif(not REAL.exists(), reason='no shared/data/rfc_citations')
 def test_real_pairs():
   """Compares the prepared RFC pairs with a second reading of the files."""
-  content = read_real(mini=False)
+  content = read_rfc(REAL, mini=False)
   texts = {}
   with gzip.open(REAL / 'documents.jsonl.gz') as f:
     for line in f:
@@ -283,9 +250,10 @@ def test_real_pairs():
       assert texts[second] == found.document(b)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not REAL.exists(), reason='no shared/data/rfc_citations')
 def test_real_mini():
-  mini = read_real(mini=True).splits
+  mini = read_rfc(REAL, mini=True).splits
   for name, size in retrieval.MINI_PAIRS.items():
     assert np.bincount(mini[name].labels).tolist() == [size // 2] * 2
   assert np.diff(mini['train'].offsets).max() == 512

@@ -34,8 +34,8 @@ def expressions(drawn):
 
 @pytest.fixture(scope='module')
 def sample():
-  """Draws about 20,000 expressions of LRA's random process."""
-  return [trees.draw(LRA, (7, i), 20_000) for i in range(12)]
+  """Draws about 6,500 expressions of LRA's random process."""
+  return [trees.draw(LRA, (7, i), 20_000) for i in range(4)]
 
 
 @pytest.mark.full
@@ -58,17 +58,17 @@ def test_statistics(sample):
   lengths = np.concatenate([np.diff(s.offsets) for s in sample])
   values = np.concatenate([s.values for s in sample])
   first = np.concatenate([s.tokens[s.offsets[:-1]] for s in sample])
-  assert len(values) > 19_000
+  assert len(values) > 6400
   assert abs(len(values) / sum(s.draws for s in sample) - 0.082) < 0.003
   assert lengths.min() > 500 and lengths.max() < 2000
-  assert abs(lengths.mean() - 1037) < 10
-  assert abs(np.median(lengths) - 961) < 15
+  assert abs(lengths.mean() - 1037) < 15
+  assert abs(np.median(lengths) - 961) < 20
   share = np.bincount(values, minlength=10) / len(values)
-  assert np.all(abs(share[[0, 9]] - 0.17) < 0.01)
+  assert np.all(abs(share[[0, 9]] - 0.17) < 0.015)
   assert np.all((share[1:9] > 0.065) & (share[1:9] < 0.1))
   table = np.zeros((15, 10))
   np.add.at(table, (first, values), 1)
-  assert abs(table.max(1).sum() / len(values) - 0.363) < 0.008
+  assert abs(table.max(1).sum() / len(values) - 0.363) < 0.015
   assert np.all(abs(table.sum(1)[10:14] / len(values) - 0.25) < 0.015)
 
 
@@ -83,7 +83,7 @@ def test_digits_and_operators_are_uniform(sample):
 def test_depends_on_the_seed_only(sample):
   again = trees.draw(LRA, (7, 3), 20_000)
   assert np.array_equal(again.tokens, sample[3].tokens)
-  assert not np.array_equal(sample[3].tokens[:500], sample[4].tokens[:500])
+  assert not np.array_equal(sample[3].tokens[:500], sample[2].tokens[:500])
 
 
 def test_small_process_against_enumeration():

@@ -1,24 +1,20 @@
 """Tests of AG News and Amazon reviews, read from tables or an archive."""
 
-import collections
 import csv
 import dataclasses
 import hashlib
 import pathlib
 import shutil
-import socket
 import tarfile
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 from tensorflow_datasets.core import shuffle
 
-from lra import data_prep
 from lra.core import tasks
-from lra.core.errors import UserError
 from lra.data import prepared
 from lra.data_prep import encode, zhang
+from tests.helpers.data_files import documents, labelled, refused
 
 FIXTURE = pathlib.Path(__file__).parents[1] / 'fixtures' / 'ag_news'
 WORDS = {'World': 'accord', 'Sports': 'goal', 'Business': 'jets',
@@ -37,16 +33,14 @@ def expect(monkeypatch, name, **changes):
       zhang.CORPORA[name], **changes))
 
 
-def documents(split):
-  return [split.document(i).decode() for i in range(len(split))]
-
-
-def test_items_keep_their_text_and_class(tmp_path):
+def test_items_keep_their_text_and_class(tmp_path, monkeypatch):
+  # TFDS would call TensorFlow if a split had more bytes than this.
+  monkeypatch.setattr(shuffle, 'MAX_MEM_BUFFER_SIZE', 100)
   data = prepared.load('ag_news', tmp_path, FIXTURE)
+  assert shuffle.MAX_MEM_BUFFER_SIZE == 100
   names = encode.names(tasks.get('ag_news'))
-  both = {text: names[label] for name in ('train', 'val') for text, label in
-          zip(documents(data.splits[name]), data.splits[name].labels,
-              strict=True)}
+  both = {text.decode(): names[label] for text, label in labelled(
+      data.splits['train'], data.splits['val'])}
   assert len(both) == 12
   for name, word in WORDS.items():
     assert [n for text, n in both.items() if word in text] == [name]
@@ -54,7 +48,7 @@ def test_items_keep_their_text_and_class(tmp_path):
           'two shots, and his side won the cup.') in both
   assert 'Café chain to open 200 shops The chain said it would hire 3,000 ' \
       'people by spring.' in both
-  assert documents(data.splits['test'])[3] == (
+  assert documents(data.splits['test'])[3].decode() == (
       'Telescope sees faint moon The moon is 9 km wide\\and very dark.')
   assert {name: np.bincount(split.labels).tolist() for name, split in
           data.splits.items()} == {
@@ -68,18 +62,30 @@ def test_folder_and_archive_give_the_same(tmp_path):
     made.add(FIXTURE, 'ag_news_csv')
   inside = tmp_path / 'unpacked'
   shutil.copytree(FIXTURE, inside / 'ag_news_csv')
+  shutil.copytree(FIXTURE, inside / 'other_csv')
+  (inside / 'other_csv' / 'train.csv').write_text('')
   found = {prepared.load('ag_news', tmp_path / f'{i}', source).fingerprint
            for i, source in enumerate((FIXTURE, archive, inside))}
   assert len(found) == 1
 
 
-def test_the_official_tables_are_known_by_their_hash(tmp_path, monkeypatch):
-  for i, digest in enumerate((hashlib.sha256, hashlib.md5)):
-    expect(monkeypatch, 'ag_news', hashes={
-        split: digest((FIXTURE / f'{split}.csv').read_bytes()).hexdigest()
-        for split in ('train', 'test')})
-    data = prepared.load('ag_news', tmp_path / f'{i}', FIXTURE)
-    assert data.info['origin'] == 'AG News (Zhang et al. 2015)'
+@pytest.mark.parametrize('digest', [hashlib.sha256, hashlib.md5])
+def test_the_official_tables_are_known_by_their_hash(
+    tmp_path, monkeypatch, digest):
+  expect(monkeypatch, 'ag_news', hashes={
+      split: digest((FIXTURE / f'{split}.csv').read_bytes()).hexdigest()
+      for split in ('train', 'test')})
+  data = prepared.load('ag_news', tmp_path, FIXTURE)
+  assert data.info['origin'] == 'AG News (Zhang et al. 2015)'
+
+
+def test_each_address_has_the_size_and_the_hash_of_its_table(tmp_path):
+  from lra import data_prep
+  infos = data_prep.make_builder('ag_news', tmp_path).url_infos
+  assert {url.rpartition('/')[2]: (info.filename, info.size, info.checksum[:4])
+          for url, info in infos.items()} == {
+              'train.csv': ('train.csv', 29_470_338, '76a0'),
+              'test.csv': ('test.csv', 1_857_427, '5214')}
 
 
 @pytest.mark.parametrize('row, words', [
@@ -87,52 +93,16 @@ def test_the_official_tables_are_known_by_their_hash(tmp_path, monkeypatch):
     (b'"1","a"\n', 'Row 13 of train.csv'),
     (b'"1","a","b"c"\n', 'Row 13 of train.csv'),
     (b'"1","a","\xff"\n', 'Row 13 of train.csv'),
-    (b'"1","a","b"\n', '13 rows instead of 12')])
-def test_a_wrong_table_is_refused(tmp_path, row, words):
-  source = shutil.copytree(FIXTURE, tmp_path / 'source')
-  table = source / 'train.csv'
-  table.write_bytes(table.read_bytes() + row)
-  with pytest.raises(UserError, match=words) as e:
-    prepared.load('ag_news', tmp_path / 'data', source)
-  assert '\n' not in str(e.value)
-  assert not list(tmp_path.glob('data/*/*/1.0.0'))
-
-
-def test_a_folder_without_a_table_is_refused(tmp_path):
-  source = shutil.copytree(FIXTURE, tmp_path / 'source')
-  (source / 'test.csv').unlink()
-  with pytest.raises(UserError, match='test.csv.*train.csv and test.csv'):
-    prepared.load('ag_news', tmp_path / 'data', source)
-  with pytest.raises(UserError, match='absent does not exist'):
-    prepared.load('ag_news', tmp_path / 'data', tmp_path / 'absent')
-
-
-def test_without_a_network_the_error_names_the_source(tmp_path, monkeypatch):
-  with socket.socket() as s:  # no program listens at its port
-    s.bind(('127.0.0.1', 0))
-    url = f'http://127.0.0.1:{s.getsockname()[1]}/train.csv'
-    expect(monkeypatch, 'ag_news', url=url.removesuffix('train.csv'))
-    monkeypatch.setattr(
-        tfds.download.DownloadManager, 'download',
-        lambda *_: pytest.fail('TFDS was called; it would try for minutes'))
-    with pytest.raises(UserError, match='--source=.../ag_news_csv') as e:
-      prepared.load('ag_news', tmp_path / 'data')
-  assert '\n' not in str(e.value) and url in str(e.value)
-
-
-def test_downloaded_tables_are_told_apart(tmp_path, monkeypatch):
-  """Each address has the size and the hash of its own table."""
-  infos = zhang.CORPORA['ag_news'].url_infos()
-  assert {url.rpartition('/')[2]: info.filename
-          for url, info in infos.items()} == {
-              'train.csv': 'train.csv', 'test.csv': 'test.csv'}
-  monkeypatch.setattr(
-      zhang.Zhang, 'fetch_all', lambda *_: [
-          FIXTURE / info.filename for info in infos.values()])
-  data = prepared.load('ag_news', tmp_path)
-  count = collections.Counter(
-      {name: len(split) for name, split in data.splits.items()})
-  assert count == {'train': 8, 'val': 4, 'test': 4}
+    (b'"1","a","b"\n', '13 rows instead of 12'),
+    (None, 'has no train.csv: --source of ag_news must be a folder with')])
+def test_a_wrong_table_is_refused(tmp_path, capsys, row, words):
+  table = shutil.copytree(FIXTURE, tmp_path / 'source') / 'train.csv'
+  if row:
+    table.write_bytes(table.read_bytes() + row)
+  else:
+    table.unlink()
+  assert words in refused(
+      capsys, 'ag_news', tmp_path / 'source', tmp_path / 'data')
 
 
 def write_reviews(folder):
@@ -148,35 +118,17 @@ def write_reviews(folder):
   return rows
 
 
-def test_reviews_keep_their_text_and_stars(tmp_path, monkeypatch):
+def test_reviews_keep_their_text_and_stars(tmp_path, monkeypatch, capsys):
   expect(monkeypatch, 'amazon', val=5)
   rows = write_reviews(tmp_path / 'amazon_review_full_csv')
-  data = prepared.load('amazon', tmp_path / 'data', tmp_path)
-  assert np.bincount(data.splits['val'].labels).tolist() == [1] * 5
-  seen = {name: list(zip(documents(split), split.labels, strict=True))
-          for name, split in data.splits.items()}
-  for split, found in (('train', seen['train'] + seen['val']),
-                       ('test', seen['test'])):
-    assert sorted(found) == sorted(
-        (f'{title} {text}', stars - 1) for stars, title, text in rows[split])
+  splits = prepared.load('amazon', tmp_path / 'data', tmp_path).splits
+  assert np.bincount(splits['val'].labels).tolist() == [1] * 5
+  for table, names in (('train', ('train', 'val')), ('test', ('test',))):
+    assert labelled(*(splits[name] for name in names)) == {
+        (f'{title} {text}'.encode(), stars - 1)
+        for stars, title, text in rows[table]}
   assert encode.names(tasks.get('amazon'))[4] == '5 stars'
-
-
-def test_a_large_split_needs_no_tensorflow(tmp_path, monkeypatch):
-  """TFDS calls TensorFlow if a split has more bytes than this."""
-  monkeypatch.setattr(shuffle, 'MAX_MEM_BUFFER_SIZE', 100)
-  data = prepared.load('ag_news', tmp_path, FIXTURE)
-  assert len(data.splits['train']) == 8
-  assert shuffle.MAX_MEM_BUFFER_SIZE == 100
-
-
-def test_reviews_come_from_files_only(tmp_path):
-  with pytest.raises(UserError, match='--source of amazon must be') as e:
-    data_prep.prepare('amazon', tmp_path / 'data')
-  assert '\n' not in str(e.value) and not list(tmp_path.iterdir())
-  write_reviews(tmp_path / 'source')
-  table = tmp_path / 'source' / 'test.csv'
-  table.write_text(table.read_text().replace('"4"', '"6"'))
-  with pytest.raises(UserError, match='Row 4 of test.csv .*class from 1 to 5'):
-    data_prep.prepare('amazon', tmp_path / 'data', tmp_path / 'source')
-  assert not list((tmp_path / 'data').glob('*/*/1.0.0'))
+  path = tmp_path / 'amazon_review_full_csv' / 'test.csv'
+  path.write_text(path.read_text().replace('"4"', '"6"'))
+  assert 'Row 4 of test.csv does not have a class from 1 to 5' in refused(
+      capsys, 'amazon', tmp_path, tmp_path / 'other')

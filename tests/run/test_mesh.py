@@ -8,12 +8,13 @@ import pytest
 
 from lra import models
 from lra.core.errors import UserError
+from lra.nn.mixer import traits_of
 from lra.run import mesh, step, train
 from tests.helpers import small
 
 SPLITTING = sorted(
     name for name in models.names()
-    if getattr(models.mixer(name), 'splits_sequences', False))
+    if traits_of(models.mixer(name)()).splits_sequences)
 MESHES = {
     'data': {'data': 4}, 'fsdp': {'data': 1, 'fsdp': 4},
     'both': {'data': 2, 'fsdp': 2}, 'sequence': {'data': 1, 'sequence': 4},

@@ -52,7 +52,7 @@ def works() -> list[Work]:
           *_RUN, '--record', '--sweep=sweep.txt', '--compile_cache=../cache'),
            _with_sweep, _of_runs),
       Work('prepare', (
-          sys.executable, '-m', 'data_prep', '--task=listops_mini',
+          sys.executable, '-m', 'lra.data_prep', '--task=listops_mini',
           '--data_dir=data'), lambda folder, shared: None, _of_data),
       Work('publish', (*_RUN, '--leaderboard'), _with_records, _of_files),
   ]

@@ -1,13 +1,10 @@
 """Tests that the benchmark runs on a CPU and writes what it prints."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests.helpers import tiny
-from tools import benchmark, recorded
+from tools import benchmark
 from tools.errors import FUNCTIONS
 
 pytestmark = pytest.mark.full
@@ -31,44 +28,23 @@ def written(tmp_path_factory):
   return path
 
 
-def test_rows(written):
+def test_rows(written, capsys):
   record = json.loads(written.read_text())
   timed = [row for row in record['rows'] if 'us' in row]
-  seen = {(r['op'], r['pass'], r['kernel']) for r in timed}
-  for op in FUNCTIONS:
-    for direction in benchmark.PASSES:
-      assert {(op, direction, 'xla'), (op, direction, 'xla [B,H,L,Dh]')} <= seen
+  assert {(r['op'], r['pass'], r['kernel']) for r in timed} >= {
+      (op, direction, 'xla') for op in FUNCTIONS
+      for direction in benchmark.PASSES}
   for row in timed:
     assert row['us'] > 0 and row['percent_of_floor'] > 0
     assert row['error'] < 6e-3
     assert 0 < row['vs_xla'] <= 1  # only `xla` runs on a CPU
   skipped = {r['kernel']: r['skipped'] for r in record['rows']
-             if 'skipped' in r}  # fmt: skip
+             if 'skipped' in r}
   assert 'needs a tpu device' in skipped['pallas_tpu']
   assert 'needs a gpu device' in skipped['pallas_gpu']
-  others = {'flash_bla', 'fla chunk', 'fla fused_chunk', 'jla simple_gla'}
-  assert others <= set(skipped)
 
 
-def test_the_table_comes_from_the_file(written, capsys):
-  benchmark.main([f'--table={written}'])
-  printed = capsys.readouterr().out
+def test_a_shape_that_was_measured_is_not_measured_again(written, monkeypatch):
   record = json.loads(written.read_text())
-  assert printed == '\n'.join(recorded.every_time(record)) + '\n'
-  assert printed.count('| linear | fwd | 64 | 8 | xla') == 2
-
-
-@tiny.needs_libtpu
-def test_nothing_is_said_of_devices_that_are_not_here():
-  code = 'from kernels.tools import benchmark as b\n'
-  code += f'b.SMALL = {TINY}\nb.main([])'
-  done = subprocess.run(
-    [sys.executable, '-c', code],
-    text=True,
-    capture_output=True,
-    check=True,
-    env=tiny.without_platforms(),
-  )
-  said = done.stderr.splitlines()
-  assert said == [f'{op}, Dh 8, L 64: measured' for op in FUNCTIONS]
-  assert '| linear | fwd |' in done.stdout
+  monkeypatch.setattr(benchmark, 'rows', lambda *_: 1 / 0)
+  assert benchmark.run(TINY, record=json.loads(written.read_text())) == record

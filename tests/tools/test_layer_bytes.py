@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools import aot, layers, recurrent
+from tools import aot, layers
 
 # Lightning with every choice of heads, other models with every second choice.
 SOME = [(name, 'both', *heads) for i, name in enumerate(layers.MODELS)
@@ -64,16 +64,3 @@ def test_floor_of_a_layer_counted_by_hand():
   # dq dk dv -> dx: 4. x dq dk dv -> dW: 4. Lightning's norm: 1.
   assert floor('linear_transformer', 'both') == 29 * 128 + 3 * 4 * 64
   assert floor('lightning', 'both') == 30 * 128 + 3 * 4 * 64
-
-
-def test_floor_of_a_recurrent_mixer_counted_by_hand():
-  """LRU, D = 256, 64 complex states, which have the bytes of 256 bfloat16."""
-  def floor(runs, direction):
-    return recurrent.floor('lru', runs, direction, tokens=3, parameters=5)
-
-  # x -> B x: 2 tensors. Scan: 2. States and x -> y: 3. y -> two gates: 3.
-  tensor = 2 * 3 * 256
-  assert floor(1, 'forward') == 10 * tensor + 4 * 5
-  assert floor(2, 'forward') == 13 * tensor + 4 * 5
-  # Backward: twice as much for matmuls, 3 for the scan (a constant factor).
-  assert floor(1, 'both') == (10 + 16 + 3) * tensor + 3 * 4 * 5

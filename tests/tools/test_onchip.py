@@ -6,15 +6,13 @@ import pytest
 
 from lra.core import machine
 from lra.core.errors import UserError
-from tools import benchmark, errors, layers, onchip
+from tools import benchmark, errors, onchip
 from tools.errors import Case
 
 TINY = {
     'errors': [Case(9, 1, 8, 'float32', 'ragged')],
     'kernels': {**benchmark.SMALL, 'tokens': 128, 'heads': 1, 'lengths': (64,),
                 'widths': (8,), 'calls': 1, 'copy': 2**12},
-    'layers': {'batch': 1, 'length': 16, 'heads': ((2, 8),), 'calls': 1,
-               'copy': 2**12},
 }
 
 
@@ -23,47 +21,11 @@ def test_every_stage_ends_in_the_file(tmp_path):
   path = tmp_path / 'results' / 'here.json'
   onchip.run(path, sizes=TINY)
   record = json.loads(path.read_text())
-  assert record['device'] and record['layers']['packages']['jax']
+  assert record['device'] and record['kernels']['packages']['jax']
   assert not any('failed' in record[stage] for stage in onchip.STAGES)
   errors = record['errors']
   assert 0 < errors['within_bounds'] == errors['measured'] < len(errors['rows'])
   assert any('us' in row for row in record['kernels']['rows'])
-  rows = record['layers']['rows']
-  assert len(rows) == 2 * len(layers.MODELS) * len(layers.PASSES)
-  assert all(row['us'] > 0 and row['error'] < 2e-2 for row in rows)
-  # Each layer moves more bytes than its operands have, in several kernels.
-  assert all(row['ratio'] > 1 and row['launches'] > 3 for row in rows)
-  assert all('not_traced' in row for row in rows)  # CPU traces name no kernels
-
-
-@pytest.mark.full
-def test_the_layer_that_is_timed_has_the_options_of_the_one_counted(
-    tmp_path, monkeypatch):
-  monkeypatch.setattr(layers.aot, 'OPTIONS', {'cpu': {'xla_no_option': True}})
-  record = onchip.run(tmp_path / 'here.json', ('layers',), TINY)
-  assert 'xla_no_option' in record['layers']['failed']
-  sizes = {**TINY, 'layers': {**TINY['layers'], 'heads': ()}}
-  assert 'failed' not in onchip.run(
-      tmp_path / 'here.json', ('layers',), sizes)['layers']
-
-
-def test_a_trace_that_fails_costs_no_time(tmp_path, monkeypatch):
-  def broken(*_):
-    raise RuntimeError('no profiler')
-
-  kept = []
-  with monkeypatch.context() as patch:
-    patch.setattr(onchip.layers, 'MODELS', ('simpletron',))
-    patch.setattr(onchip.layers, 'PASSES', ('forward',))
-    patch.setattr(onchip.jax, 'default_backend', lambda: 'other')
-    patch.setattr(onchip.trace, 'by_kernel', broken)
-    onchip._layers(TINY['layers'], {}, lambda found: kept.append(
-        json.loads(json.dumps(found))))
-  before, after = (saved['rows'] for saved in kept)
-  assert all(row['us'] > 0 for row in before)
-  assert [row.pop('not_traced') for row in after] == [
-      'RuntimeError: no profiler'] * 2
-  assert after == before
 
 
 def test_a_stage_that_fails_costs_no_other(tmp_path, monkeypatch):
@@ -160,52 +122,6 @@ def test_a_file_of_another_device_is_left_as_it_is(tmp_path):
   with pytest.raises(UserError, match=r"h200\.json .* 'NVIDIA H200'"):
     onchip.run(path, ('errors',), TINY)
   assert path.read_bytes() == before
-
-
-@pytest.mark.full
-def test_times_that_were_ended_go_on(tmp_path, monkeypatch):
-  path, made = tmp_path / 'here.json', []
-  comparison = benchmark._comparison
-
-  def ended(op, shape, *rest):
-    if shape[1] == 16:
-      raise KeyboardInterrupt
-    return other(op, shape, *rest)
-
-  def other(op, shape, *rest):
-    made.append((op, shape))
-    return comparison(op, shape, *rest)
-
-  small = {**TINY['kernels'], 'tokens': 32, 'lengths': (32, 16)}
-  sizes = {**TINY, 'kernels': small}
-  monkeypatch.setattr(benchmark, '_comparison', ended)
-  with pytest.raises(KeyboardInterrupt):
-    onchip.run(path, ('kernels',), sizes)
-  before = json.loads(path.read_text())['kernels']
-  monkeypatch.setattr(benchmark, '_comparison', other)
-  after = onchip.run(path, ('kernels',), sizes)['kernels']
-  assert before['ended'] and 'ended' not in after
-  assert after['rows'][:len(before['rows'])] == before['rows'] != []
-  assert after['copy_bytes_per_s'] == before['copy_bytes_per_s']
-  assert len(made) == len(set(made)) > 1
-
-
-def test_operands_that_do_not_fit_cost_no_other_operation(
-    tmp_path, monkeypatch):
-  comparison = benchmark.Comparison
-
-  class Large(comparison):
-    def __init__(self, op, shape, *rest):
-      if op == 'lightning':
-        raise RuntimeError('RESOURCE_EXHAUSTED: no room')
-      super().__init__(op, shape, *rest)
-
-  monkeypatch.setattr(benchmark, 'Comparison', Large)
-  rows = onchip.run(
-      tmp_path / 'here.json', ('kernels',), TINY)['kernels']['rows']
-  assert {r['op'] for r in rows if 'us' in r} == {'linear', 'simpletron'}
-  assert {r['skipped'] for r in rows if r['op'] == 'lightning'} == {
-      'RuntimeError: RESOURCE_EXHAUSTED: no room'}
 
 
 def test_a_case_that_fails_costs_no_other(tmp_path, monkeypatch):

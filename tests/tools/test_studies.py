@@ -1,4 +1,4 @@
-"""Tests of the measurements in JSON files, and of the first paper's counts."""
+"""Tests of the measurements for the page of studies."""
 
 import json
 import time
@@ -7,7 +7,7 @@ import pytest
 
 from lra.core.errors import UserError
 from lra.share import quantised
-from tools import better_attention, studies
+from tools import studies
 
 
 @pytest.mark.parametrize('length, width, heads', [(8, 16, 2), (20, 12, 4)])
@@ -19,7 +19,7 @@ def test_counts_are_those_of_the_formulas(length, width, heads):
           'efficient': (2 * dense, 2 * L * D * D + 2 * square, 4),
           'super': (2 * dense + L * L + L, 2 * L * D * D + 3 * square, 5)}
   for model, numbers in want.items():
-    found = better_attention.counts(model, length, width, heads)
+    found = studies.counts(model, length, width, heads)
     assert tuple(found.values()) == numbers, model
 
 
@@ -39,11 +39,33 @@ def test_rounds_take_turns_and_count_the_seconds_of_each():
 
 def test_a_file_has_its_rows_and_their_origin(tmp_path):
   rows = [{'model': 'x', 'time (s)': 1.5}]
-  text = studies.write(tmp_path, 'int8', rows, '--int8=runs/x')
+  text = studies.write(tmp_path, 'int8', rows, 'studies int8 runs/x')
   found = json.loads((tmp_path / 'studies/int8.json').read_text())
   assert found == json.loads(text) and found['rows'] == rows
-  assert found['command'] == 'python -m tools --int8=runs/x'
+  assert found['command'] == 'python -m tools studies int8 runs/x'
   assert found['environment']['device'].startswith('cpu')
   (tmp_path / 'taken').write_text('')
   with pytest.raises(UserError, match='taken'):
     studies.write(tmp_path / 'taken', 'int8', rows, '')
+
+
+def test_arms_are_compared_within_a_round(monkeypatch):
+  """The machine is twice as slow in every second round."""
+  times = {'dense': 1, 'chunked': 3, 'sliding_window': 0.5,
+           'attention_sink': 0.5}
+
+  def drawn_step(config):
+    assert config.dtype == 'float32'
+    return config.model.get('kernel', config.model.name), 2**20
+
+  def interleaved(steps, seconds, least):
+    assert steps == [*times] and (seconds, least) == (0, 2)
+    return [[times[step], 2 * times[step]] for step in steps]
+
+  monkeypatch.setattr(studies, 'drawn_step', drawn_step)
+  monkeypatch.setattr(studies.quantised, 'interleaved', interleaved)
+  rows = studies.center(studies.ARMS, ['text_mini'], 2)
+  assert [(row['arm'], row['seconds per step'], row['time / full'])
+          for row in rows] == [
+              ('full', 1.5, 1), ('flash', 4.5, 3),
+              ('sliding window', 0.75, 0.5), ('attention sinks', 0.75, 0.5)]

@@ -1,67 +1,29 @@
-"""Tests that tables are inserted into the README of the kernels."""
+"""Tests of the tables: of a chip's record, of step times and of memory."""
 
-import io
 import json
 import math
-import sys
+import re
 
 import pytest
 
-from tools import benchmark, readme, recorded
+from lra.board import catalogue, inputs
+from lra.core import files, paths
+from lra.core.errors import UserError
+from lra.nn import partials
+from tests.helpers.paths import ROOT
+from tools import benchmark, layers, recorded, tables
 
-TABLE = '| a |\n|---|\n| \\1 |'
-
-
-def test_a_table_replaces_the_one_before():
-  text = 'x\n<!-- errors:begin -->\nold\n<!-- errors:end -->\ny\n'
-  once = readme.put(text, 'errors', TABLE)
-  assert once == f'x\n<!-- errors:begin -->\n{TABLE}\n<!-- errors:end -->\ny\n'
-  assert readme.put(once, 'errors', TABLE) == once
-
-
-def test_nothing_is_lost_to_an_empty_table_or_a_wrong_name():
-  text = readme.README.read_text(encoding='utf-8')
-  with pytest.raises(ValueError, match='no table'):
-    readme.put(text, 'errors', '')
-  with pytest.raises(ValueError, match="no section 'speed'"):
-    readme.put(text, 'speed', TABLE)
-
-
-@pytest.mark.parametrize(
-    'section', ['errors', 'chip', 'times', 'layers', 'h200', 'bytes'])
-def test_the_readme_has_every_table(section):
-  text = readme.README.read_text(encoding='utf-8')
-  _, inside = text.split(f'<!-- {section}:begin -->')
-  assert '|---' in inside.split(f'<!-- {section}:end -->')[0]
-
-
-@pytest.mark.parametrize('arguments, code', [
-    (['--help'], 0), (['--all'], 2), ([], 2), (['errors', 'h200'], 2)])
-def test_asking_for_help_writes_nothing(monkeypatch, arguments, code):
-  monkeypatch.setattr(sys, 'argv', ['readme', *arguments])
-  monkeypatch.setattr(sys, 'stdin', io.StringIO(TABLE))
-  monkeypatch.setattr(readme, 'put', lambda *_: 1 / 0)
-  with pytest.raises(SystemExit) as end:
-    readme.main()
-  assert end.value.code == code
-
-
-def test_a_table_from_standard_input_is_written(monkeypatch, tmp_path):
-  monkeypatch.setattr(readme, 'README', tmp_path / 'README.md')
-  readme.README.write_text('<!-- bytes:begin -->\n<!-- bytes:end -->\n')
-  monkeypatch.setattr(sys, 'argv', ['readme', 'bytes'])
-  monkeypatch.setattr(sys, 'stdin', io.StringIO(TABLE))
-  readme.main()
-  assert TABLE in readme.README.read_text()
+README = ROOT / 'kernels/README.md'
+RECORD = ROOT / 'kernels/results/h200.json'
+ENTRIES = {e.name: e for e in catalogue.read()}
+SUBQUADRATIC = [n for n, e in ENTRIES.items() if tables.limit(e) is not None]
 
 
 def test_the_errors_of_a_chip_are_those_of_its_record(capsys):
-  path = readme.README.parent / 'results' / 'h200.json'
-  recorded.main([str(path)])
+  recorded.main([str(RECORD)])
   table = capsys.readouterr().out
-  text = readme.README.read_text(encoding='utf-8')
-  assert readme.put(text, 'chip', table) == text
-  rows = json.loads(path.read_text())['errors']['rows']
+  assert table.strip() in README.read_text(encoding='utf-8')
+  rows = json.loads(RECORD.read_text())['errors']['rows']
   own = [row for row in rows if row['kernel'] == 'pallas_gpu'
          and row['op'] == 'linear' and 'within' in row]
   line = next(x for x in table.splitlines() if '| pallas_gpu |' in x)
@@ -69,42 +31,21 @@ def test_the_errors_of_a_chip_are_those_of_its_record(capsys):
   assert line.endswith(f'| {len(own)} of {len(own)} |')
 
 
-@pytest.mark.parametrize('stage, section', [
-    ('kernels', 'times'), ('layers', 'layers')])
-def test_the_times_of_a_chip_are_those_of_its_record(capsys, stage, section):
-  path = readme.README.parent / 'results' / 'h200.json'
-  recorded.main([str(path), f'--of={section}'])
-  table = capsys.readouterr().out
-  text = readme.README.read_text(encoding='utf-8')
-  assert readme.put(text, section, table) == text
-  rows = json.loads(path.read_text())[stage]['rows']
-  floors = {row['percent_of_floor'] for row in rows if 'us' in row}
-  assert 0 < min(floors) and max(floors) <= 100
-
-
-def test_the_fastest_of_ours_is_told_from_the_others():
-  def row(kernel, us, floor=50.0, **more):
+def test_times_of_a_record_are_listed():
+  def row(kernel, us, **more):
     return {'op': 'linear', 'pass': 'fwd', 'L': 8, 'Dh': 4, 'kernel': kernel,
-            'us': us, 'vs_xla': 27.0 / us, 'percent_of_floor': floor,
-            'error': 2e-3, **more}
+            'us': us, 'vs_xla': 27.0 / us, 'vs_best_other': None,
+            'percent_of_floor': 50.0, 'error': 2e-3, **more}
 
-  skipped = {k: v for k, v in row('fla chunk', 1.0).items() if k != 'us'}
-  rows = [row('xla', 30.0), row('pallas_triton', 9.0), row('pallas_gpu', 10.0),
-          row('xla [B,H,L,Dh]', 27.0), skipped, row('fla fused_chunk', 18.0),
-          row('cuDNN softmax', 8.0, error=None), row('xla', 40.0, L=16),
-          row('pallas_gpu', 10.0, Dh=8, vs_xla=None,
-              error=benchmark.finite(math.nan))]
-  run = {'rows': rows, 'packages': {'jax': '1', 'torch': '2'}, 'heads': 2,
-         'tokens': 64, 'dtype': 'bfloat16', 'copy_bytes_per_s': 4e12}
-  record = {'device': 'a chip', 'kernels': run}
-  _, _, head, _, both, alone, ours = recorded.times(record)
-  assert 'cuDNN softmax, us' in head and 'fla chunk' not in head
-  assert '| 30 | 9 | 10 | 27 | 18 | 8 |' in both
-  # Softmax is faster, but it is a different function: no winner.
-  assert both.endswith('| pallas_triton | 50 | 3.00 | 2.00 | 2.0e-03 |')
-  assert alone == (
-      '| linear | fwd | 16 | 4 | 40 |  |  |  |  |  |  |  |  |  |  |')
-  assert ours.endswith('| pallas_gpu | 50 |  |  | not finite |')
+  rows = [row('xla', 27.0), row('cudnn softmax', 9.0, error=None),
+          {'kernel': 'pallas_gpu', 'skipped': 'not here'}]
+  lines = recorded.times({
+      'device': 'a chip', 'jax': '1', 'rows': rows, 'heads': 2, 'tokens': 64,
+      'dtype': 'bfloat16', 'copy_bytes_per_s': 4e12})
+  assert '| linear | fwd | 8 | 4 | xla | 27 | 1.00 |  | 50 | 2.0e-03 |' in lines
+  assert '| linear | fwd | 8 | 4 | cudnn softmax | 9 | 3.00 |  | 50 |  |' in (
+      lines)
+  assert lines[-1] == 'Not run: pallas_gpu: not here'
 
 
 def test_a_case_out_of_bounds_or_failed_is_seen():
@@ -124,5 +65,92 @@ def test_a_case_out_of_bounds_or_failed_is_seen():
 def test_what_is_no_record_of_a_chip_is_one_sentence(tmp_path, text):
   path = tmp_path / 'here.json'
   path.write_text(text)
-  with pytest.raises(SystemExit, match=r'here\.json is no record of errors'):
+  with pytest.raises(UserError, match=r'here\.json is no record of errors'):
     recorded.main([str(path)])
+
+
+@pytest.fixture
+def two_models(monkeypatch):
+  entries = [e for e in catalogue.read() if e.name in ('local', 'transformer')]
+  monkeypatch.setattr(catalogue, 'read', lambda: entries)
+
+
+def test_speed_has_a_row_per_model_and_a_ratio_per_length(
+    two_models, monkeypatch, tmp_path):
+  """Cells hold the medians of simulated step times.
+
+  `local` takes 1 s and `transformer` 2 s at L = 16, and half of it at L = 32.
+  """
+
+  def training_step(name, batch, length, width):
+    assert (batch, length) in ((2, 16), (1, 32)) and width == 8
+    seconds = 16 / length * {'local': 1, 'transformer': 2}[name]
+    warm_up_and_rounds = iter([20, seconds, 3 * seconds, seconds])
+    return lambda: next(warm_up_and_rounds), length * 2**20
+
+  monkeypatch.setattr(tables, '_training_step', training_step)
+  measured = tables.measure_speed(width=8, rounds=3, shapes=((2, 16), (1, 32)))
+  header, _, *rows = tables.speed_lines(measured)[-1].splitlines()
+  cells = [[c.strip() for c in row.strip('|').split('|')] for row in rows]
+  assert [c.strip() for c in header.strip('|').split('|')] == [
+      'model', 'cost', '2 x 16', 'ratio', 'MiB', '1 x 32', 'ratio', 'MiB']
+  assert [(c[0], *map(float, c[2:])) for c in cells] == [
+      ('local', 1, 0.5, 16, 0.5, 0.5, 32), ('transformer', 2, 1, 16, 1, 1, 32)]
+  files.write_json(tmp_path / 'speed.json', measured)
+  found = inputs.speeds(tmp_path / 'speed.json')
+  assert found.faster == {'local': 2, 'transformer': 1}
+  assert set(found.memory.values()) == {32 * 2**20}
+  assert found.what.startswith('1 x 32 tokens on cpu')
+
+
+@pytest.mark.full
+def test_a_training_step_is_timed():
+  step, size = tables._training_step('local', 2, 16, 8)
+  assert step() > 0 and size > 0
+
+
+def test_committed_tables_say_what_their_commands_would():
+  """The headings of the committed tables are those of the current code."""
+  folder = paths.PACKAGED
+  memory, moved = ((folder / f'{name}.md').read_text('utf-8')
+                   for name in ('memory', 'layers'))
+  device, = re.findall('compiled for (.*?); B 1', memory)
+  assert memory.startswith('\n'.join(tables.memory_heading(device)) + '\n| ')
+  targets, = re.findall('tools layers ([a-z0-9,]+)`', moved)
+  assert moved.startswith(
+      '\n'.join(layers.heading(targets.split(','))) + '\n| ')
+  assert partials.MANY_LOGITS == 2**23 and '2^23' in memory
+
+
+def test_less_than_the_floor_is_moved_on_tpus_alone():
+  """Only compilers for TPUs may keep an array on chip between two parts."""
+  lines = (paths.PACKAGED / 'layers.md').read_text('utf-8').split(
+      '| :-- |\n')[1].splitlines()
+  below = {line.split(' | ')[0].strip('| ') for line in lines
+           if float(line.split(' | ')[6]) < 1}
+  assert below == {'v5e', 'v6e'}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name', SUBQUADRATIC)
+def test_memory_grows_as_the_model_says(name, monkeypatch):
+  # Computes the heads one by one at both lengths. If only the longer one did
+  # so, it would save memory and hide the growth.
+  monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
+  half, whole = (tables.compile_gradient(tables.mixer(name), n)
+                 for n in tables.LENGTHS)
+  limit = tables.limit(ENTRIES[name])
+  assert tables.temporary_bytes(whole) <= limit * tables.temporary_bytes(half)
+  assert '4096,4096' not in half.as_text()
+
+
+def test_what_counts_as_quadratic():
+  assert set(ENTRIES) - set(SUBQUADRATIC) == {'super'}
+
+
+def test_the_measure_sees_quadratic_memory():
+  half, whole = (
+      tables.compile_gradient(tables.mixer('transformer', kernel='dense'), n)
+      for n in (512, 1024))
+  assert tables.temporary_bytes(whole) > 3 * tables.temporary_bytes(half)
+  assert '512,512' in half.as_text()

@@ -9,7 +9,7 @@ import pytest
 
 from lra import kernels
 from lra.kernels import tpu
-from tools import aot, errors, hlo, traffic
+from tools import aot, benchmark, errors, hlo
 
 PROGRAM = """
 HloModule m
@@ -133,7 +133,7 @@ def test_every_block_is_moved_once(op, direction, form, monkeypatch):
   (moved,) = _traffic(op, direction, form, shape, monkeypatch)
   tensor = np.prod(shape) * 2
   large = [n for n in moved.values() if n >= tensor]
-  least = traffic.TENSORS[direction] * tensor
+  least = benchmark.TENSORS[direction] * tensor
   assert sum(large) == least and not any(n % tensor for n in large)
   assert sum(moved.values()) < least + 0.35 * tensor
 
@@ -152,7 +152,7 @@ def test_two_cores_move_no_more(op, direction, monkeypatch):
   tensor = np.prod(shape) * 2
   large = sum(n for moved in calls for n in moved.values() if n >= tensor / 2)
   extra = {'linear': 0, 'lightning': {'fwd': 1.5, 'bwd': 2}[direction]}[op]
-  assert large == (traffic.TENSORS[direction] + extra) * tensor
+  assert large == (benchmark.TENSORS[direction] + extra) * tensor
 
 
 def test_rows_of_no_whole_registers_are_moved_once_a_sweep(monkeypatch):
@@ -227,4 +227,4 @@ def test_the_table_says_what_is_missing(monkeypatch):
     raise aot.Unavailable('no compiler')
 
   monkeypatch.setattr(aot, 'device', missing)
-  assert traffic.table(['v5e'])[-1] == 'v5e skipped: no compiler'
+  assert benchmark.moved(['v5e'])[-1] == 'v5e skipped: no compiler'

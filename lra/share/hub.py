@@ -1,10 +1,8 @@
 """Downloads models from Hugging Face's hub, and uploads them."""
 
-import importlib.util
 import os
 import pathlib
 import re
-import types
 
 from lra.core import paths
 from lra.core.errors import UserError
@@ -14,23 +12,6 @@ _LIBRARY = 'huggingface_hub'
 _PREFIX = 'hf:'
 _NAME = r'[\w-][\w.-]*/[\w-][\w.-]*'
 _MOST = 200  # most letters of an error of the library
-
-
-def need(library: str, what: str, extra: str = 'hub') -> types.ModuleType:
-  """Imports a library of an extra.
-
-  Args:
-    library: its module.
-    what: the file, flag or name that needs it.
-    extra: the extra; '' if none has it.
-
-  Raises:
-    UserError: it is not installed.
-  """
-  if importlib.util.find_spec(library.partition('.')[0]) is None:
-    raise UserError(f'{what} needs {library}, which is not installed: '
-                    f'{paths.extra(extra) if extra else "install it"}.')
-  return importlib.import_module(library)
 
 
 def place(name: str | os.PathLike) -> pathlib.Path:
@@ -64,7 +45,7 @@ def check_push(name: str) -> None:
   if not re.fullmatch(_NAME, name):
     raise UserError(f'--push={name} is not the name of a model on the hub: '
                     'write it like USER/NAME.')
-  if not need(_LIBRARY, f'--push={name}').get_token():
+  if not paths.need(_LIBRARY, f'--push={name}').get_token():
     raise UserError(
         f'--push={name} needs a token of huggingface.co: run `hf auth login`, '
         'or set HF_TOKEN.')
@@ -76,7 +57,7 @@ def push(folder: pathlib.Path, name: str) -> str:
   Raises:
     UserError: the upload fails; the folder stays.
   """
-  library = need(_LIBRARY, f'--push={name}')
+  library = paths.need(_LIBRARY, f'--push={name}')
   try:
     library.create_repo(name, exist_ok=True)
     library.upload_folder(repo_id=name, folder_path=folder)
@@ -89,7 +70,8 @@ def push(folder: pathlib.Path, name: str) -> str:
 
 def _downloaded(model, text):
   """Returns the folder of a model in the library's cache."""
-  library = need(_LIBRARY, f'{text} is no folder here, and a name of the hub')
+  library = paths.need(
+      _LIBRARY, f'{text} is no folder here, and a name of the hub')
   try:
     return pathlib.Path(library.snapshot_download(
         model, allow_patterns=['*.json', '*.safetensors']))
