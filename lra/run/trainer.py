@@ -16,7 +16,6 @@ from lra.core.distributed import SharedStop, is_leader, is_multiprocess
 from lra.core.errors import UserError
 from lra.core.terminal import StopRequest, bar, say
 from lra.data import baselines, batches, longer, prepared
-from lra.data.prefetch import Prefetch
 from lra.run import (
   extrapolation,
   mesh,
@@ -102,7 +101,7 @@ class Trainer:
         self.data.splits['train'])
     self._learning_rate = optim.schedule(config)
     # A CPU has no spare core for prefetching, and makes batches fast enough.
-    self._prefetch = None if is_cpu(self.program.mesh) else Prefetch(
+    self._prefetch = None if is_cpu(self.program.mesh) else batches.Prefetch(
         lambda step: self.put(self.batch(step)), config.train.steps)
     self._under_way = collections.deque()
     self._logged = self.step, self.counters.train_seconds

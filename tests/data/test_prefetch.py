@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from lra.data.prefetch import Prefetch
+from lra.data.batches import Prefetch
 
 
 def test_batches_come_in_order_and_one_is_made_ahead():
