@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from lra.data_prep import aan as aan_files
 from lra.data_prep import retrieval
-from lra.schema import fields
 from tests.helpers.paths import ROOT
 
 FIXTURES = ROOT / 'tests' / 'fixtures'
@@ -124,16 +123,3 @@ def archive(words, content):
   return Case(tuple(words.split('|')), (
       '--task=text', '--source=a.tar.gz', '--data_dir=data'),
       {'a.tar.gz': content}, 'data_prep')
-
-
-def limits():
-  """Yields cases that set a number of a config to nan or outside its range."""
-  for name, info in fields.FIELDS.items():
-    wrong = ['nan', 'inf', '-inf'] if info.annotation is float else []
-    for word, limit in fields.bounds(info).items():
-      wrong.append(
-          limit - 1 if word == 'at least' else limit if (
-              word != 'at most') else limit + 1 if info.annotation is int else (
-                  1.1 * limit))
-    for value in wrong:
-      yield mini(f'config.{name}=', f'{name}={value}')
