@@ -83,9 +83,12 @@ def test_what_follows_a_changed_field_is_changed_too():
 def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
   """If a config file sets a field of the protocol, that counts as a change."""
   path = tmp_path / 'mine.py'
-  path.write_text((ROOT / 'configs/performer.py').read_text().replace(
-      '  return config', '  config.train.steps = 300\n'
-      '  config.model.num_features = 8\n  return config'))
+  path.write_text(
+      'from lra.configs import base\n\n\n'
+      "def get_config(arg=''):\n"
+      "  config = base.get_config(arg, 'performer')\n"
+      '  config.train.steps, config.model.num_features = 300, 8\n'
+      '  return config\n')
   assert made(f'{path}:listops_mini') == {'train.steps': 4000}
   assert made(f'{path}:listops_mini', **{'model.num_features': 4}) == {
       'train.steps': 4000, 'model.num_features': 8}
