@@ -255,13 +255,6 @@ def test_no_budget_is_larger_than_the_shortest_task(model):
     assert c.get(name, 1) <= tasks.get('listops_mini').seq_len, name
 
 
-@pytest.mark.parametrize('model', MODELS)
-def test_the_docstring_has_the_command(model):
-  doc = importlib.import_module(f'lra.configs.{model}').__doc__
-  command = f'python run_lra.py --config=configs/{model}.py:listops_mini\n'
-  assert doc is None or command in doc
-
-
 OWN = """
 import dataclasses
 

@@ -1,5 +1,6 @@
 """Tests which fields of a config count as changes of its protocol."""
 
+import functools
 import json
 
 import pytest
@@ -122,9 +123,10 @@ def test_settings_are_those_of_every_config_of_the_protocol():
 
 
 def test_committed_records_say_what_they_change():
+  settings_of = functools.cache(base.settings)
   for path in RECORDS:
     record = json.loads(path.read_text(encoding='utf-8'))
-    settings = base.settings(record['task'], record['protocol'])
+    settings = settings_of(record['task'], record['protocol'])
     changed = identity.changes(record['config'], settings)
     told = {name: value for name, value in (
         record.get('changes') or {}).items() if name in settings}
