@@ -1,5 +1,6 @@
 """Tests that a run keeps its identity when the code gains fields."""
 
+import functools
 import importlib
 import json
 
@@ -169,10 +170,12 @@ def test_whoever_declares_a_field_says_what_was_done_before():
 
 
 def test_whoever_adds_an_argument_to_a_model_says_what_was_done_before():
+  arguments = functools.cache(
+      lambda task, model: set(_config(task, model)['model']))
   for path in RECORDS:
     record = json.loads(path.read_text(encoding='utf-8'))
     model = record['model']
-    now = set(_config(record['task'], model)['model'])
+    now = arguments(record['task'], model)
     added = now - set(record['config']['model']) - set(
         fields.ADDED_TO_MODELS.get(model, {}))
     assert not added, (
