@@ -1,10 +1,9 @@
 """Helpers for the axes of a device mesh inside a `jax.shard_map`.
 
-A `jax.shard_map` with `check_vma` tracks for each array the mesh axes over
-which its values differ ("vary"). A `custom_vjp` must return gradients that vary
-over the same axes as its arguments. The carry of a scan must vary over the same
-axes as its result. So each operation first calls `alike` on its arrays. Outside
-such a `jax.shard_map` these functions change nothing.
+With `check_vma` JAX tracks for each array the mesh axes over which its values
+differ ("vary"). Gradients of a `custom_vjp` must vary over the same axes as its
+arguments, the carry of a scan like its result. So `alike` comes first in each
+operation. Outside such a `jax.shard_map` these functions change nothing.
 """
 
 import jax
@@ -16,9 +15,8 @@ BATCH_AXES = ('data', 'fsdp')  # axes of a mesh that split a batch
 def keys(key, count):
   """Returns one random key per row of a batch, [count], the same on any mesh.
 
-  If `key` is an array of keys, it is returned unchanged. Inside a
-  `jax.shard_map` that splits the batch, `count` is the number of rows on this
-  device.
+  An array of keys is returned unchanged. Inside a `jax.shard_map` that splits
+  the batch, `count` is the number of rows on this device.
   """
   if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim:
     return key
@@ -37,7 +35,7 @@ def manual(mesh):
 
 
 def alike(tree):
-  """Makes each array of `tree` vary over every mesh axis that any varies over.
+  """Makes all arrays vary over every mesh axis that any of them varies over.
 
   The gradient of an array is summed over the axes that are added to it.
   """
@@ -46,11 +44,12 @@ def alike(tree):
 
 
 def zeros(shape, dtype, like):
-  """Returns zeros that vary over the same mesh axes as `like`."""
   return _vary(jnp.zeros(shape, dtype), _axes(like))
 
 
 def _vary(x, axes):
+  if jnp.issubdtype(x.dtype, jax.dtypes.extended):
+    return x
   missing = tuple(sorted(axes - _axes(x)))
   return jax.lax.pcast(x, missing, to='varying') if missing else x
 

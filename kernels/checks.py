@@ -1,4 +1,7 @@
-"""Argument checks of the public functions; every message names the argument."""
+"""Argument checks of the public functions; every message names the argument.
+
+All functions raise ValueError, and TypeError for an unknown option.
+"""
 
 import inspect
 import math
@@ -13,8 +16,6 @@ SCAN_DTYPES = (*DTYPES, 'complex64')
 
 
 def check_options(name, options, function):
-  """Raises TypeError for an option that is no keyword argument of `function`.
-  """
   known = ['kernel', *inspect.getfullargspec(function).kwonlyargs]
   for option in options:
     if option not in known:
@@ -23,11 +24,7 @@ def check_options(name, options, function):
 
 
 def check_asked(op, shape, dtype, needs, known):
-  """Raises ValueError for a shape, dtype or need that `op` never supports.
-
-  `needs` maps further requirements to their values, `known` lists all names
-  allowed there. `lra.kernels.resolve` explains the other arguments.
-  """
+  """Refuses a shape, dtype or need (not in `known`) that `op` never has."""
   axes = '(B, L, E)' if op in ('norm_project', 'scan') else '(B, L, H, Dh)'
   if not _is_shape(shape, axes.count(',') + 1):
     raise ValueError(f'shape must be {axes} of {op}, whole numbers above 0, '
@@ -47,8 +44,6 @@ def check_asked(op, shape, dtype, needs, known):
 
 
 def _is_shape(shape, axes):
-  """Returns whether `shape` has `axes` lengths above 0; some may be symbolic.
-  """
   try:
     return len(shape) == axes and not any(isinstance(n, float) or n < 1
                                           for n in shape)
@@ -57,10 +52,7 @@ def _is_shape(shape, axes):
 
 
 def check_qkv(q, k, v, any_value_width=False):
-  """Raises ValueError unless q, k, v have one shape [B, L, H, Dh] and dtype.
-
-  With `any_value_width`, the last dimension of v may differ.
-  """
+  """Requires one shape [B, L, H, Dh] and dtype; v may have another width."""
   _check_arrays(q, k, v, DTYPES)
   for name, x in (('k', k), ('v', v)):
     n = 3 if any_value_width and name == 'v' else 4
@@ -70,10 +62,7 @@ def check_qkv(q, k, v, any_value_width=False):
 
 
 def check_keys_and_values(q, k, v):
-  """Raises ValueError unless the shapes and dtypes of q, k and v fit.
-
-  q is [B, L, H, Dh], k [B, S, G, Dh] and v [B, S, G, Dv]; G divides H.
-  """
+  """Requires q [B, L, H, Dh], k [B, S, G, Dh], v [B, S, G, Dv]; G divides H."""
   _check_arrays(q, k, v, SOFTMAX_DTYPES)
   b, _, h, d = jnp.shape(q)
   if (jnp.shape(k)[0], jnp.shape(k)[3]) != (b, d) or h % jnp.shape(k)[2]:
@@ -86,11 +75,7 @@ def check_keys_and_values(q, k, v):
 
 
 def check_gated(q, k, v, log_decay):
-  """Raises ValueError unless q, k, v and gates fit each other.
-
-  q and k are [B, L, G, N], v [B, L, H, E], log_decay [B, L, H] or
-  [B, L, H, N], and G divides H.
-  """
+  """Requires q, k [B, L, G, N] and v [B, L, H, E], where G divides H."""
   _check_arrays(q, k, v, DTYPES)
   shape, wide = jnp.shape(q), jnp.shape(v)
   if jnp.shape(k) != shape:
@@ -103,7 +88,6 @@ def check_gated(q, k, v, log_decay):
 
 
 def _check_arrays(q, k, v, dtypes):
-  """Raises ValueError unless q, k, v are 4-D, non-empty and of one dtype."""
   for name, x in (('q', q), ('k', k), ('v', v)):
     _check_array(name, x, '[B, L, H, Dh]', len(jnp.shape(x)) == 4, dtypes)
   for name, x in (('k', k), ('v', v)):
@@ -113,10 +97,6 @@ def _check_arrays(q, k, v, dtypes):
 
 
 def _check_array(name, x, axes, fits, dtypes=DTYPES):
-  """Raises ValueError if x is empty, has a wrong dtype or `fits` is false.
-
-  `axes` is the expected shape, for the message.
-  """
   shape = jnp.shape(x)
   if not fits or 0 in shape:
     raise ValueError(f'{name} must be a non-empty array {axes}, got shape '
@@ -125,38 +105,96 @@ def _check_array(name, x, axes, fits, dtypes=DTYPES):
     raise ValueError(f'{name} must be {" or ".join(dtypes)}, got {_dtype(x)}')
 
 
+def check_packed(qkv, bias):
+  shape = jnp.shape(qkv)
+  fits = len(shape) == 5 and shape[2] == 3
+  _check_array('qkv', qkv, '[B, L, 3, H, Dh]', fits)
+  if bias is not None:
+    check_float32('bias', bias, shape[2:], '[3, H, Dh]')
+
+
+def check_tokens(name, x):
+  _check_array(name, x, '[B, L, E]', len(jnp.shape(x)) == 3)
+
+
+def check_scanned(x, a):
+  shape = jnp.shape(x)
+  _check_array('x', x, '[B, L, E]', len(shape) == 3, SCAN_DTYPES)
+  dtypes = (('complex64',) if _dtype(x) == 'complex64' else
+            ('float32', _dtype(x)))
+  if jnp.shape(a) not in (shape[2:], shape) or _dtype(a) not in dtypes:
+    raise ValueError(
+        f'`a` must have dtype {" or ".join(dict.fromkeys(dtypes))} and shape '
+        f'[E] = {shape[2:]} or [B, L, E] = {shape}, got {_kind(a)}')
+
+
 def check_mask(mask, k):
-  """Raises ValueError unless mask is None or bool [B, L] with B, L as in k."""
-  if mask is None:
-    return
-  if _dtype(mask) != 'bool' or jnp.shape(mask) != jnp.shape(k)[:2]:
-    raise ValueError(f'mask must be bool [B, L] = {jnp.shape(k)[:2]}, got '
-                     f'{_dtype(mask)} {jnp.shape(mask)}')
+  shape = jnp.shape(k)[:2]
+  if mask is not None:
+    _require(mask, [shape], 'bool', f'mask must be bool [B, L] = {shape}')
 
 
 def check_distances(bias, q, k):
-  """Raises ValueError unless bias is None or float32 [H, L + S - 1].
-
-  With a bias, k must have as many heads as q.
+  """Requires None or float32 [H, L + S - 1], and one head of k for each of q.
   """
   if bias is None:
     return
   length, heads = jnp.shape(q)[1:3]
   keys, groups = jnp.shape(k)[1:3]
   shape = (heads, length + keys - 1)
-  if _dtype(bias) != 'float32' or jnp.shape(bias) != shape:
-    raise ValueError(f'bias must be float32 [H, L + S - 1] = {shape}, got '
-                     f'{_dtype(bias)} {jnp.shape(bias)}')
+  _require(bias, [shape], 'float32',
+           f'bias must be float32 [H, L + S - 1] = {shape}')
   if groups != heads:
     raise ValueError(f'bias needs as many heads of k as of q, {heads}, got '
                      f'{groups}')
 
 
-def check_number(name, value):
-  """Returns `value` as a finite float, or raises ValueError.
-
-  Traced values are refused, because kernels compile the number in.
+def check_state(name, x, shape, dtype):
+  """Requires a state of a scan: complex64 if `dtype` is complex, else float32.
   """
+  wide = 'complex64' if jnp.dtype(dtype).kind == 'c' else 'float32'
+  _require(x, [tuple(shape)], wide, f'{name} must be {wide} {tuple(shape)}')
+
+
+def check_float32(name, x, shape, axes):
+  """Requires float32 of `shape`, shown as `axes`."""
+  _require(x, [tuple(shape)], 'float32',
+           f'{name} must be float32 {axes} = {tuple(shape)}')
+
+
+def check_like(name, x, q):
+  _require(x, [jnp.shape(q)], _dtype(q),
+           f'{name} must be {_dtype(q)} {jnp.shape(q)}, like q')
+
+
+def check_log_decay(x, shape):
+  """Requires float32 [B, L, H], or `shape` [B, L, H, N]."""
+  _require(x, [shape[:3], shape], 'float32',
+           f'log_decay must be float32 [B, L, H] = {shape[:3]} or '
+           f'[B, L, H, N] = {shape}')
+
+
+def check_segments(segment_ids, num_segments, shape):
+  if segment_ids is None:
+    if num_segments is not None:
+      raise ValueError('num_segments needs segment_ids')
+    return
+  shape = tuple(shape[:2])
+  _require(segment_ids, [shape], 'int32',
+           f'segment_ids must be int32 [B, L] = {shape}')
+  if not isinstance(num_segments, int) or num_segments < 1:
+    raise ValueError('num_segments must be an int of 1 or more, the number of '
+                     f'segments in a row, got {num_segments!r}')
+
+
+def check_pair(name, x):
+  if not isinstance(x, tuple | list) or len(x) != 2:
+    raise ValueError(f'{name} must be a pair (S, z) for normalised linear '
+                     f'attention, got {type(x).__name__}')
+
+
+def check_number(name, value):
+  """Returns `value` as a finite float; kernels compile the number in."""
   if isinstance(value, jax.core.Tracer):
     raise ValueError(f'{name} must be a number, not a traced value')
   try:
@@ -169,7 +207,6 @@ def check_number(name, value):
 
 
 def check_rate(name, value):
-  """Returns a float in [0, 1), or raises ValueError."""
   value = check_number(name, value)
   if not 0 <= value < 1:
     raise ValueError(f'{name} must be at least 0 and below 1, got {value}')
@@ -177,7 +214,7 @@ def check_rate(name, value):
 
 
 def check_slopes(slopes, num_heads):
-  """Raises ValueError unless slopes is real [H] and, if concrete, >= 0."""
+  """Requires real numbers [H] and, if they are concrete, >= 0."""
   traced = isinstance(slopes, jax.core.Tracer)
   try:
     values = slopes if traced else np.asarray(slopes)
@@ -195,84 +232,13 @@ def check_slopes(slopes, num_heads):
     raise ValueError(f'slopes must be finite and >= 0, got {values.tolist()}')
 
 
-def check_packed(qkv, bias):
-  """Raises ValueError unless qkv is [B, L, 3, H, Dh] and bias fits it."""
-  shape = jnp.shape(qkv)
-  fits = len(shape) == 5 and shape[2] == 3
-  _check_array('qkv', qkv, '[B, L, 3, H, Dh]', fits)
-  if bias is not None:
-    check_float32('bias', bias, shape[2:], '[3, H, Dh]')
+def _require(x, shapes, dtype, message):
+  if jnp.shape(x) not in shapes or _dtype(x) != dtype:
+    raise ValueError(f'{message}, got {_kind(x)}')
 
 
-def check_tokens(name, x):
-  """Raises ValueError unless x is a non-empty array [B, L, E] in `DTYPES`."""
-  _check_array(name, x, '[B, L, E]', len(jnp.shape(x)) == 3)
-
-
-def check_scanned(x, a):
-  """Raises ValueError unless x is [B, L, E] and a [E] or [B, L, E]."""
-  shape = jnp.shape(x)
-  _check_array('x', x, '[B, L, E]', len(shape) == 3, SCAN_DTYPES)
-  dtypes = (('complex64',) if _dtype(x) == 'complex64' else
-            ('float32', _dtype(x)))
-  if jnp.shape(a) not in (shape[2:], shape) or _dtype(a) not in dtypes:
-    raise ValueError(
-        f'`a` must have dtype {" or ".join(dict.fromkeys(dtypes))} and shape '
-        f'[E] = {shape[2:]} or [B, L, E] = {shape}, got {_dtype(a)} '
-        f'{jnp.shape(a)}')
-
-
-def check_state(name, x, shape, dtype):
-  """Raises ValueError unless x has `shape` and the dtype of a scan's state.
-
-  The state is complex64 if the operands' `dtype` is complex, else float32.
-  """
-  wide = 'complex64' if jnp.dtype(dtype).kind == 'c' else 'float32'
-  if jnp.shape(x) != tuple(shape) or _dtype(x) != wide:
-    raise ValueError(f'{name} must be {wide} {tuple(shape)}, got '
-                     f'{_dtype(x)} {jnp.shape(x)}')
-
-
-def check_float32(name, x, shape, axes):
-  """Raises ValueError unless x is float32 of `shape`, shown as `axes`."""
-  if jnp.shape(x) != tuple(shape) or _dtype(x) != 'float32':
-    raise ValueError(f'{name} must be float32 {axes} = {tuple(shape)}, got '
-                     f'{_dtype(x)} {jnp.shape(x)}')
-
-
-def check_like(name, x, q):
-  """Raises ValueError unless x has the shape and dtype of q."""
-  if jnp.shape(x) != jnp.shape(q) or _dtype(x) != _dtype(q):
-    raise ValueError(f'{name} must be {_dtype(q)} {jnp.shape(q)}, like q, got '
-                     f'{_dtype(x)} {jnp.shape(x)}')
-
-
-def check_log_decay(x, shape):
-  """Raises ValueError unless x is float32 [B, L, H] or `shape` [B, L, H, N]."""
-  if jnp.shape(x) not in (shape[:3], shape) or _dtype(x) != 'float32':
-    raise ValueError(f'log_decay must be float32 [B, L, H] = {shape[:3]} or '
-                     f'[B, L, H, N] = {shape}, got {_dtype(x)} {jnp.shape(x)}')
-
-
-def check_pair(name, x):
-  """Raises ValueError unless x is a tuple or list of two."""
-  if not isinstance(x, tuple | list) or len(x) != 2:
-    raise ValueError(f'{name} must be a pair (S, z) for normalised linear '
-                     f'attention, got {type(x).__name__}')
-
-
-def check_segments(segment_ids, num_segments, shape):
-  """Raises ValueError unless both are None, or int32 [B, L] and an int > 0."""
-  if segment_ids is None:
-    if num_segments is not None:
-      raise ValueError('num_segments needs segment_ids')
-    return
-  if _dtype(segment_ids) != 'int32' or jnp.shape(segment_ids) != shape[:2]:
-    raise ValueError(f'segment_ids must be int32 [B, L] = {tuple(shape[:2])}, '
-                     f'got {_dtype(segment_ids)} {jnp.shape(segment_ids)}')
-  if not isinstance(num_segments, int) or num_segments < 1:
-    raise ValueError('num_segments must be an int of 1 or more, the number of '
-                     f'segments in a row, got {num_segments!r}')
+def _kind(x):
+  return f'{_dtype(x)} {jnp.shape(x)}'
 
 
 def _dtype(x):

@@ -1,4 +1,4 @@
-"""Chunk formulas of causal attention with decay, for XLA and kernels.
+"""Chunk formulas of causal attention with one decay per head.
 
 With per-head slope s, lightning attention is the recurrence
   S_t = exp(-s) S_{t-1} + k_t^T v_t,   o_t = q_t S_t.
@@ -10,7 +10,6 @@ Lightning Attention-2 (arXiv 2401.04658), Algorithm 1. These functions are plain
 jnp, so they run both in XLA and inside kernels.
 """
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -39,6 +38,13 @@ def to_end(slope, rows, length):
 def over(slope, length):
   """Returns exp(-s n), the decay of a state over n rows."""
   return jnp.exp(-slope * jnp.asarray(length).astype(jnp.float32))
+
+
+def default_slopes(num_heads):
+  """Returns ALiBi's slopes 2**(-8 (h + 1) / H) (arXiv 2108.12409, section 3).
+  """
+  h = jnp.arange(1, num_heads + 1, dtype=jnp.float32)
+  return jnp.exp2(-8.0 * h / num_heads)
 
 
 def prefix(x_BxNxHxDxE, slope_H):
@@ -71,15 +77,26 @@ def _grouped_prefix(x, slope_H):
   return out.reshape(b, groups * GROUP, *x.shape[2:])[:, :n]
 
 
-def default_slopes(num_heads):
-  """Returns ALiBi's slopes 2**(-8 (h + 1) / H) (arXiv 2108.12409, section 3).
-  """
-  h = jnp.arange(1, num_heads + 1, dtype=jnp.float32)
-  return jnp.exp2(-8.0 * h / num_heads)
+def before_parts(sums_BxHxPxDxE, slope_H, first_BxHxDxE, rows):
+  """Returns the state before each part of `rows` tokens, given their sums."""
+  if first_BxHxDxE is None:
+    first_BxHxDxE = jnp.zeros_like(sums_BxHxPxDxE[:, :, 0])
+  parts = jnp.concatenate(
+      [first_BxHxDxE[:, :, None], sums_BxHxPxDxE[:, :, :-1]], axis=2)
+  return _over_parts(parts, slope_H * rows)
 
 
-def precision(dtype):
-  """Returns a matmul precision: full for float32 operands, else the default."""
-  if dtype == jnp.float32:
-    return jax.lax.Precision.HIGHEST
-  return jax.lax.Precision.DEFAULT
+def after_parts(sums_BxHxPxDxE, slope_H, last_BxHxDxE, rows, length):
+  """Returns the gradient of the state after each part, given their sums."""
+  if last_BxHxDxE is None:
+    last_BxHxDxE = jnp.zeros_like(sums_BxHxPxDxE[:, :, 0])
+  left_H = over(slope_H, length - (sums_BxHxPxDxE.shape[2] - 1) * rows)
+  end = sums_BxHxPxDxE[:, :, -1] + left_H[:, None, None] * last_BxHxDxE
+  later = jnp.concatenate(
+      [end[:, :, None], sums_BxHxPxDxE[:, :, -2:0:-1]], axis=2)
+  after = _over_parts(later, slope_H * rows)[:, :, ::-1]
+  return jnp.concatenate([after, last_BxHxDxE[:, :, None]], axis=2)
+
+
+def _over_parts(x_BxHxPxDxE, slope_H):
+  return jnp.swapaxes(prefix(jnp.swapaxes(x_BxHxPxDxE, 1, 2), slope_H), 1, 2)

@@ -53,18 +53,15 @@ def target(platform, interpret=None):
 
 
 def target_is_local():
-  """Returns whether programs are for the local devices, not for a `target`."""
   return _target.get() is None
 
 
 def local_gpu():
-  """Returns the first local GPU, or None."""
   return next((d for d in jax.local_devices() if d.platform in ('gpu', 'cuda')),
               None)
 
 
 def interpret_params():
-  """Returns the interpreter parameters of the enclosing `target`, or None."""
   return None if _target.get() is None else _target.get()[1]
 
 
@@ -79,12 +76,10 @@ def resolve(op, kernel, shape, dtype, **needs):
     shape: shape (B, L, H, Dh) of q. For 'norm_project' it is the shape
       (B, L, E) of o, for 'scan' that of x. For 'gated' H is that of v.
     dtype: dtype of q (of o for 'norm_project', of x for 'scan').
-    **needs: further requirements. `value_width` (int, if it is not Dh) applies
-      to 'linear', 'softmax' and 'gated'. `state` (bool: takes or returns a
-      state) and `segments` (bool: several sequences per row) apply to the
-      linear operations. `dropout_rate` and `bias` (bool: bias by distance)
-      apply to 'softmax'; `channels` (bool: a gate of each channel) and `groups`
-      (int: heads of q, if not H) to 'gated'.
+    **needs: `value_width` (int, if it is not Dh), `state` (bool: takes or
+      returns a state), `segments` (bool: several sequences per row),
+      `dropout_rate`, `bias` (bool), `channels` (bool: a gate of each channel),
+      `groups` (int: heads of q, if not H), as far as `op` has them.
 
   Raises:
     ValueError: unknown op, kernel or need, or an impossible shape or dtype.
@@ -107,9 +102,6 @@ def resolve(op, kernel, shape, dtype, **needs):
 
 def explain(op, shape, dtype, **needs):
   """Returns for each kernel why it cannot run here, '' if it can; best first.
-
-  Arguments and errors are those of `resolve`, which takes the first kernel of
-  this dict that can run.
   """
   first, *rest = _kernels(op)
   checks.check_asked(op, shape, dtype, needs, _NEEDS[op])
@@ -124,7 +116,7 @@ def explain(op, shape, dtype, **needs):
 
 
 def backend(op, kernel):
-  """Imports and returns the module of a kernel."""
+  """Returns the module of a kernel; see `lra.kernels.call`."""
   try:
     return importlib.import_module(f'lra.kernels.{_RUNS.get(op, op)}.{kernel}')
   except ImportError as error:
@@ -134,11 +126,7 @@ def backend(op, kernel):
 
 
 def triton_module(name, *operands):
-  """Returns the module `kernels.<name>.pallas_triton` if it can run here.
-
-  Returns None without a GPU, or if the module's `supported` refuses the
-  operands. The caller then computes the operation in plain XLA.
-  """
+  """Returns the module `kernels.<name>.pallas_triton`, or None."""
   if platform() != 'gpu':
     return None
   try:
@@ -150,7 +138,6 @@ def triton_module(name, *operands):
 
 
 def may_be_pallas(kernel):
-  """Returns whether a call with this `kernel` may run a Pallas kernel here."""
   return platform() != 'cpu' and (kernel in (None, 'auto', *_PLATFORM))
 
 
@@ -168,7 +155,6 @@ def _kernels(op):
 
 
 def _say_fallback(op, chosen, reasons):
-  """Warns if this device has kernels of its own but none of them can run."""
   own = [name for name, owner in _PLATFORM.items() if owner == platform()]
   refused = [name for name in reasons if name in own]
   if chosen not in own and refused:
@@ -200,7 +186,6 @@ def _require(op, kernel, shape, dtype, needs):
 
 
 def like(x, shape, dtype):
-  """Returns a ShapeDtypeStruct that varies over the mesh axes of `x`."""
   kwargs = {}
   for name in ('vma', 'manual_axis_type'):
     value = getattr(jax.typeof(x), name, None)

@@ -13,7 +13,9 @@ registers.
 """
 
 import dataclasses
+import functools
 import inspect
+import types
 
 import jax.numpy as jnp
 from jax import lax
@@ -30,27 +32,22 @@ _OLD_LOAD = 'idx' in inspect.signature(plgpu.load).parameters  # jax 0.10
 
 
 def row(x_R):
-  """Broadcasts one number per row, [64] -> [64, 64]."""
   return lax.broadcast_in_dim(x_R, (TILE, TILE), (0,))
 
 
 def col(x_C):
-  """Broadcasts one number per column, [64] -> [64, 64]."""
   return lax.broadcast_in_dim(x_C, (TILE, TILE), (1,))
 
 
 def keep(valid_R, x):
-  """Returns x with 0 in rows that are not valid (x may hold NaN there)."""
   return x if valid_R is None else jnp.where(row(valid_R) > 0, x, 0.0)
 
 
 def turned(ref):
-  """Returns the transposed view of a tile."""
   return ref.transpose((1, 0))
 
 
 def at(n):
-  """Returns the rows of chunk n as a slice."""
   return pl.ds(n * TILE, TILE)
 
 
@@ -65,11 +62,7 @@ def numbers(count):
 
 
 def place(warpgroups, heads):
-  """Returns the indices (b, h, part, w) of this block and warpgroup.
-
-  They number the batch row, the head, the part of L and the warpgroup in the
-  block. Adjacent blocks have adjacent heads, which are read together.
-  """
+  """Returns (batch row, head, part of L, warpgroup in the block)."""
   bh = lax.axis_index('bh')
   b, h = lax.div(bh, jnp.int32(heads)), lax.rem(bh, jnp.int32(heads))
   alone = warpgroups == 1
@@ -78,21 +71,15 @@ def place(warpgroups, heads):
 
 
 def tile(t):
-  """Returns the columns of tile t as a slice."""
   return pl.ds(t * TILE, TILE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-  """Operations of one warpgroup on tiles.
-
-  Attributes:
-    simulate: whether the GPU interpreter runs the kernel.
-  """
+  """Operations of one warpgroup; `simulate` for the GPU interpreter."""
   simulate: bool
 
   def tiles(self, *lead):
-    """Returns scratch for tiles [*lead, 64, 64]."""
     tiling = plgpu.TilingTransform((8, TILE))
     return plgpu.SMEM((*lead, TILE, TILE), jnp.bfloat16,
                       transforms=(tiling, _SWIZZLE))
@@ -134,11 +121,9 @@ class Tools:
     return x if self.simulate else plgpu.layout_cast(x, layout)
 
   def load(self, ref, layout=MATRIX):
-    """Loads a tile, or [64] numbers, from shared memory."""
     return self.as_layout(ref[...], layout)
 
   def load_global(self, ref, index, layout=MATRIX):
-    """Loads a float32 tile, or [64] numbers, from global memory."""
     if self.simulate:
       return ref[index]
     if _OLD_LOAD:
@@ -149,13 +134,11 @@ class Tools:
     return self.as_layout(jnp.zeros(shape, jnp.float32), layout)
 
   def index(self, axis=None):
-    """Returns int32 row numbers [64], or row or column numbers [64, 64]."""
     if axis is None:
       return self._iota((TILE,), 0, ROWS)
     return self._iota((TILE, TILE), axis, MATRIX)
 
   def columns(self):
-    """Returns int32 column numbers [64]."""
     return self._iota((TILE,), 0, COLS)
 
   def _iota(self, shape, axis, layout):
@@ -204,10 +187,7 @@ class Tools:
     return pl.run_state(run)(accs)
 
   def operand(self, x, spare):
-    """Returns x, in registers, as a left operand of a matmul.
-
-    In simulation x is copied to the shared memory `spare`.
-    """
+    """Returns x in registers, in simulation in `spare`, as a left operand."""
     x = x.astype(jnp.bfloat16)
     if not self.simulate:
       return x
@@ -217,8 +197,7 @@ class Tools:
   def publish(self, *stores):
     """Writes (ref, value) pairs that other threads, tensor cores or TMA read.
 
-    The first barrier waits until the warpgroup has read the old values.
-    The second makes the new values visible to the tensor cores and to TMA.
+    The first barrier is for readers of the old values, the second for the new.
     """
     plgpu.commit_smem()
     for ref, value in stores:
@@ -227,17 +206,13 @@ class Tools:
 
 
 def meet(barrier, warpgroups):
-  """Waits for all warpgroups of the block."""
   if warpgroups > 1:
     plgpu.barrier_arrive(barrier)
     plgpu.barrier_wait(barrier)
 
 
 def copy_chunk(source, b, n, h, target, barrier, warpgroups):
-  """Starts to copy chunk n of `source` [B, L, H, Dh] to shared memory.
-
-  The copy of each tile arrives at `barrier` once.
-  """
+  """Starts to copy chunk n of [B, L, H, Dh]; each tile arrives at `barrier`."""
   for t in range(warpgroups):
     plgpu.copy_gmem_to_smem(source.at[b, at(n), h, tile(t)], target.at[t],
                             barrier)
@@ -247,11 +222,8 @@ def copy_chunk(source, b, n, h, target, barrier, warpgroups):
 class Ring:
   """Ring buffer of chunks that are being loaded; step t uses slot t % stages.
 
-  Attributes:
-    stages: number of slots.
-    steps: number of steps, int or traced.
-    fetch: function of (step, slot) that starts the copies.
-    free: one barrier per slot; every warpgroup arrives when it has finished.
+  `fetch` is a function of (step, slot) that starts the copies. Every warpgroup
+  arrives at the slot's barrier `free` when it has finished.
   """
   stages: int
   steps: object
@@ -281,15 +253,80 @@ class Ring:
         self.fetch(later, slot)
 
 
+def ring_scratch(tools, names, warpgroups, stages, masked):
+  """Returns scratch of a `Walk`: slots for tensors, barriers."""
+  slots = functools.partial(plgpu.Barrier, num_barriers=stages)
+  return {**{name: tools.moved(stages, warpgroups) for name in names},
+          'mask': plgpu.SMEM((stages, TILE), jnp.float32) if masked else None,
+          'full': slots(num_arrivals=len(names) * warpgroups + masked),
+          'free': slots(num_arrivals=warpgroups),
+          'met': plgpu.Barrier(num_arrivals=warpgroups)}
+
+
+class Walk:
+  """A block's loop over the chunks of one part of one (b, h).
+
+  It loads chunks of the inputs `names`, and the mask, with `ring_scratch`.
+  """
+
+  def __init__(self, tools, ins, scratch, names, length, per_part,
+               reverse=False):
+    *_, heads, width = getattr(ins, names[0]).shape
+    self.warpgroups = width // TILE
+    self.b, self.h, self.part, self.w = place(self.warpgroups, heads)
+    self.tools, self.ins, self.scratch, self.names = tools, ins, scratch, names
+    self.length, self.reverse = length, reverse
+    self.numbers = numbers(self.warpgroups)
+    self.first, self.steps = self.part * per_part, per_part
+    count = -(-length // TILE)
+    if count % per_part:
+      self.steps = jnp.minimum(per_part, count - self.first)
+    self.views = {n: tools.views(getattr(scratch, n)) for n in names}
+    self.ring = Ring(scratch.free.shape[0], self.steps, self._fetch,
+                     scratch.free)
+    self.ring.start()
+
+  def _number(self, step):
+    return self.first + (self.steps - 1 - step if self.reverse else step)
+
+  def _fetch(self, step, slot):
+    n, full = self._number(step), self.scratch.full.at[slot]
+    for name in self.names:
+      copy_chunk(getattr(self.ins, name), self.b, n, self.h,
+                 self.views[name][1].at[slot], full, self.warpgroups)
+    if self.ins.mask is not None:
+      plgpu.copy_gmem_to_smem(self.ins.mask.at[self.b, at(n)],
+                              self.scratch.mask.at[slot], full)
+
+  def run(self, step, carry=None):
+    """Runs step(chunk, carry) -> carry on every chunk.
+
+    A chunk has its number n, its place t in the walk, the tiles of each tensor
+    by name, and the function `valid` for `Tools.valid`.
+    """
+    def body(t, carry):
+      slot, n = self.ring.slot(t), self._number(t)
+      plgpu.barrier_wait(self.scratch.full.at[slot])
+      self.ring.release(t - 1)
+      mask = None if self.ins.mask is None else self.scratch.mask.at[slot]
+      tiles = {name: view[0].at[slot] for name, view in self.views.items()}
+      return step(types.SimpleNamespace(
+          n=n, t=t, valid=lambda: self.tools.valid(mask, n, self.length),
+          **tiles), carry)
+
+    return lax.fori_loop(0, self.steps, body, carry)
+
+  def meet(self):
+    meet(self.scratch.met, self.warpgroups)
+
+
 class Columns:
   """Column sums of `count` tensors for warpgroup w; none if `count` is 0.
 
   The gradient of a bias is the sum of the gradients of q, k and v over tokens:
-  a matmul of their bfloat16 tiles with ones, before they are stored.
-
-  `ones` is scratch memory `Tools.factors(n, 1)`, None if `count` is 0. With
-  n = 1 the first warpgroup fills it for all, and the block must call `meet`
-  before a sum. Otherwise every warpgroup fills its own.
+  a matmul of their bfloat16 tiles with ones, before they are stored. `ones` is
+  scratch memory `Tools.factors(n, 1)`, None if `count` is 0. With n = 1 the
+  first warpgroup fills it for all, and the block must call `meet` before a sum.
   """
 
   def __init__(self, tools, ones, w, count):
@@ -322,7 +359,6 @@ class Columns:
                             for x, tile in zip(sums, tiles, strict=True)))
 
   def store(self, sums, targets, where):
-    """Writes this warpgroup's 64 sums to targets [..., Dh] at index `where`."""
     if not self.count:
       return
     for x, target in zip(sums, targets, strict=True):
@@ -330,10 +366,7 @@ class Columns:
 
 
 def column_sums(inputs, parts, description):
-  """Describes the outputs that sum dq, dk and dv over each part's tokens.
-
-  Each is `description(shape, dtype)` with shape [B, H, parts, Dh] and float32.
-  Without a bias the three are None.
+  """Describes outputs that sum dq, dk and dv over each part: [B, H, parts, Dh].
   """
   if inputs.bias is None:
     return (None,) * 3

@@ -20,8 +20,6 @@ SM_COUNT = 132  # streaming multiprocessors of an H200
 
 
 def supported(shape, dtype):
-  """Raises NotImplementedError unless the Hopper kernels support such a q here.
-  """
   if shape[-1] not in WIDTHS:
     raise NotImplementedError('pallas_gpu supports head widths Dh (last '
                               f'dimension of q, k, v) in {WIDTHS}, got '
@@ -43,7 +41,6 @@ def supported(shape, dtype):
 
 
 def sm_count():
-  """Returns the number of SMs of the local GPU; that of an H200 if unknown."""
   device = dispatch.local_gpu() if dispatch.target_is_local() else None
   return getattr(device, 'core_count', SM_COUNT)
 
@@ -53,14 +50,10 @@ def chunk_count(length):
 
 
 def splits(pairs, chunks, per_sm):
-  """Returns the number of parts to cut L into, so that blocks fill the SMs.
+  """Returns the number of parts of L with which blocks fill the SMs.
 
   It is the least number that uses the SMs at least 95% as well as the best one.
-
-  Args:
-    pairs: B * H; each pair has one block per part.
-    chunks: number of chunks in L.
-    per_sm: number of blocks that an SM runs at once.
+  An SM runs `per_sm` blocks of the `pairs` = B * H at once.
   """
   slots = sm_count() * per_sm
 
@@ -87,10 +80,7 @@ def mask_rows(mask_BxL):
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-  """Heads `first` to `first + count - 1` of an array [B, L, any, Dh].
-
-  `array` may also be a jax.ShapeDtypeStruct.
-  """
+  """Heads `first` to `first + count - 1` of an array [B, L, any, Dh]."""
   array: Any
   first: int
   count: int
@@ -106,19 +96,16 @@ class Heads:
 
 
 def whole(x):
-  """Returns the array that contains an operand."""
   return x.array if isinstance(x, Heads) else x
 
 
 def operands(inputs):
-  """Returns q, k, v of `lra.kernels.call.Inputs`: arrays, or `Heads` of qkv."""
   if not inputs.packed:
     return inputs.arrays
   return _thirds(_joined(inputs.arrays[0]), inputs.shape[2])
 
 
 def gradients_like(inputs):
-  """Returns shapes and dtypes of the gradients of `operands(inputs)`."""
   like = functools.partial(dispatch.like, inputs.arrays[0], dtype=inputs.dtype)
   if not inputs.packed:
     return tuple(like(inputs.shape) for _ in range(3))
@@ -126,11 +113,10 @@ def gradients_like(inputs):
   return _thirds(like((b, length, 3 * h, d)), h)
 
 
-def gradients(inputs, dq, dk, dv):
-  """Returns the gradients in the form that `lra.kernels.call` expects."""
-  if not inputs.packed:
-    return dq, dk, dv
-  return (dq.reshape(inputs.arrays[0].shape),)
+def gradients(inputs, grads, bias, dstate):
+  if inputs.packed:
+    grads = (grads[0].reshape(inputs.arrays[0].shape),)
+  return inputs.gradients(grads, bias, dstate)
 
 
 def _joined(qkv_BxLx3xHxD):
@@ -144,7 +130,7 @@ def _thirds(x, h):
 
 def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret,
          products):
-  """Runs a kernel; operands and results may be absent (None) or `Heads`.
+  """Runs a kernel; returns name -> array or None, for every output.
 
   Args:
     name: name shown in profilers.
@@ -157,11 +143,8 @@ def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret,
     scratch: name -> scratch type, or None.
     warpgroups: number of warpgroups per block.
     interpret: None to compile, else the interpreter's parameters.
-    products: work of the kernel, as a number of matmuls of the first input
-      [B, L, H, Dh] by [Dh, Dh].
-
-  Returns:
-    name -> array or None, for every output; the whole array for `Heads`.
+    products: number of multiplications of the first input, [B, L, H, Dh], by
+      matrices [Dh, Dh] that take as many FLOPs as the kernel.
   """
   arrays, sources = _distinct(ins)
   results, targets = _distinct(outs)
@@ -199,10 +182,6 @@ def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret,
 
 
 def _distinct(named):
-  """Returns the arrays to pass and, for each name, the index of its array.
-
-  None is dropped. An array that several `Heads` share is passed once.
-  """
   arrays, places = [], {}
   for name, x in named.items():
     if x is None:
@@ -216,7 +195,6 @@ def _distinct(named):
 
 
 def _seen(x, refs, place):
-  """Returns the reference to an operand, None if it is absent."""
   if x is None:
     return None
   if isinstance(x, Heads):
@@ -225,7 +203,6 @@ def _seen(x, refs, place):
 
 
 def _run(body, new, scratch, mesh, params, arrays, old):
-  """Runs a kernel that updates no array; returns its results [*new]."""
   del old  # empty
   run = plgpu.kernel(body, out_type=new, scratch_types=scratch, **mesh,
                      **params)
@@ -235,8 +212,8 @@ def _run(body, new, scratch, mesh, params, arrays, old):
 def _in_place(body, new, scratch, mesh, params, arrays, old):
   """Returns the results [*old, *new] of a kernel that updates `old`.
 
-  plgpu.kernel takes no mutable arrays. So this function also allocates scratch
-  memory and defines a rule for vmap, both of which plgpu.kernel does itself.
+  plgpu.kernel takes no mutable arrays, so this allocates scratch memory and
+  defines a rule for vmap, as plgpu.kernel does itself.
   """
   def with_scratch(*refs):
     allocated = functools.partial(body, *refs)
@@ -259,7 +236,6 @@ def _in_place(body, new, scratch, mesh, params, arrays, old):
 
 
 def _cost(ins, outs, products):
-  """Returns a cost estimate for XLA as keyword arguments, none in jax 0.10."""
   if 'cost_estimate' not in inspect.signature(plgpu.kernel).parameters:
     return {}
   moved = [x for x in (*ins.values(), *outs.values()) if x is not None]

@@ -9,11 +9,8 @@ import dataclasses
 import functools
 
 import jax.numpy as jnp
-from jax import lax
-from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from lra.kernels import chunks, dispatch, hopper, hopper_call
-from lra.kernels.lightning import activation
 from lra.kernels.linear import features
 
 
@@ -22,15 +19,10 @@ class Plan:
   """Static parameters of a sum.
 
   Attributes:
-    length: L.
-    warpgroups: Dh / 64.
-    parts: number of parts of L.
-    feature_map: applied to x.
-    normalize: also sum phi(x).
+    feature_map, normalize: map applied to x; whether to sum phi(x) too.
     reverse: decay towards the first row (gradients), not the last.
-    scale: factor of x, only with decay.
-    silu: 'x', 'xy' or '': the operands that get SiLU, only with decay.
-    interpret: the interpreter's parameters or None.
+    scale, silu: only with decay, factor of x; the operands that get SiLU, 'x',
+      'xy' or ''.
     stages: slots of the ring.
     chunks_per_part: chunks in a part; 0 cuts L evenly.
   """
@@ -48,24 +40,16 @@ class Plan:
 
   @property
   def per_part(self):
-    """Returns the number of chunks in a part; the last may have fewer."""
     even = -(-hopper_call.chunk_count(self.length) // self.parts)
     return self.chunks_per_part or even
 
 
 def sums(x, y, mask, plan, slopes=None):
-  """Returns float32 sums of x^T y and of phi(x) over each part of L.
+  """Returns float32 sums of x^T y and of phi(x), or None, over each part of L.
 
-  Shapes are [B, H, parts, Dh, Dh] and [B, H, parts, Dh]. The second is None
-  without `plan.normalize`.
-
-  Args:
-    x, y: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
-    mask: bool [B, L] or None.
-    plan: Plan.
-    slopes: float32 [H] or None. With slopes, row j of a part of n rows has
-      weight exp(-s (n - 1 - j)), or scale * exp(-s (j + 1)) with
-      `plan.reverse`.
+  x and y are arrays or `hopper_call.Heads`. With slopes [H], row j of a part of
+  n rows has weight exp(-s (n - 1 - j)), or scale * exp(-s (j + 1)) with
+  `plan.reverse`.
   """
   b, _, h, d = x.shape
   like = functools.partial(dispatch.like, hopper_call.whole(x),
@@ -73,17 +57,11 @@ def sums(x, y, mask, plan, slopes=None):
   outs = {'xy': like((b, h, plan.parts, d, d)),
           'z': like((b, h, plan.parts, d)) if plan.normalize else None}
   ins = {'x': x, 'y': y, 'mask': hopper_call.mask_rows(mask), 'slopes': slopes}
-  w, stages = plan.warpgroups, plan.stages
+  w = plan.warpgroups
   tools = hopper.Tools(plan.interpret is not None)
-  barrier = functools.partial(plgpu.Barrier, num_barriers=stages)
-  masked = mask is not None
-  scratch = {'x': tools.moved(stages, w), 'y': tools.moved(stages, w),
-             'mask': plgpu.SMEM((stages, hopper.TILE), jnp.float32) if masked
-             else None,
-             'ones': tools.factors(w, 1) if plan.normalize else None,
-             'full': barrier(num_arrivals=2 * w + masked),
-             'free': barrier(num_arrivals=w),
-             'met': plgpu.Barrier(num_arrivals=w)}
+  scratch = {**hopper.ring_scratch(tools, 'xy', w, plan.stages,
+                                   mask is not None),
+             'ones': tools.factors(w, 1) if plan.normalize else None}
   outs = hopper_call.call('sums',
                           functools.partial(_kernel, plan=plan, tools=tools),
                           ins, outs, blocks=(b, h, plan.parts), scratch=scratch,
@@ -92,60 +70,34 @@ def sums(x, y, mask, plan, slopes=None):
 
 
 def _kernel(ins, outs, scratch, *, plan, tools):
-  b, h, part, w = hopper.place(plan.warpgroups, ins.x.shape[2])
-  first = part * plan.per_part
-  count = hopper_call.chunk_count(plan.length)
-  steps = plan.per_part
-  if count % steps:
-    steps = jnp.minimum(steps, count - first)
-  tiles_x, lines_x = tools.views(scratch.x)
-  tiles_y, lines_y = tools.views(scratch.y)
-
-  def chunk(step):
-    return first + (steps - 1 - step if plan.reverse else step)
-
-  def fetch(step, slot):
-    n, full = chunk(step), scratch.full.at[slot]
-    copy = functools.partial(hopper.copy_chunk, b=b, n=n, h=h, barrier=full,
-                             warpgroups=plan.warpgroups)
-    copy(ins.x, target=lines_x.at[slot])
-    copy(ins.y, target=lines_y.at[slot])
-    if ins.mask is not None:
-      plgpu.copy_gmem_to_smem(ins.mask.at[b, hopper.at(n)],
-                              scratch.mask.at[slot], full)
-
-  ring = hopper.Ring(plan.stages, steps, fetch, scratch.free)
-  ring.start()
-  all_tiles = hopper.numbers(plan.warpgroups)
+  walk = hopper.Walk(tools, ins, scratch, 'xy', plan.length, plan.per_part,
+                     plan.reverse)
+  b, h, part, w = walk.b, walk.h, walk.part, walk.w
+  masked = ins.mask is not None
   slope = None if ins.slopes is None else ins.slopes[h]
-
   if plan.normalize:
     ones, numbers = (view.at[w] for view in tools.views(scratch.ones))
     tools.publish((numbers, jnp.ones(numbers.shape, jnp.bfloat16)))
 
-  def step(t, sums):
-    slot, n = ring.slot(t), chunk(t)
-    plgpu.barrier_wait(scratch.full.at[slot])
-    ring.release(t - 1)
-    x, y = tiles_x.at[slot], tiles_y.at[slot]
-    mask = None if ins.mask is None else scratch.mask.at[slot]
-    rows = jnp.minimum(plan.length - n * hopper.TILE, hopper.TILE)
-    x_w = _prepare(x.at[w], mask, n, rows, slope, plan, tools)
+  def step(chunk, sums):
+    x, y = chunk.x, chunk.y
+    rows = jnp.minimum(plan.length - chunk.n * hopper.TILE, hopper.TILE)
+    x_w = _prepare(x.at[w], chunk, masked, rows, slope, plan, tools)
     stores = [] if x_w is None else [(x.at[w], x_w)]
-    if mask is not None or 'y' in plan.silu:
+    if masked or 'y' in plan.silu:
       y_w = tools.load(y.at[w])
       if 'y' in plan.silu:
-        y_w = activation.silu(y_w)
-      if mask is not None:
-        y_w = hopper.keep(tools.valid(mask, n, plan.length), y_w)
+        y_w = features.silu(y_w)
+      if masked:
+        y_w = hopper.keep(chunk.valid(), y_w)
       stores.append((y.at[w], y_w))
     if stores:
       tools.publish(*stores)
-      hopper.meet(scratch.met, plan.warpgroups)
+      walk.meet()
     if slope is not None:
       left = chunks.over(slope, rows)
       sums = tuple(s * left for s in sums)
-    terms = [[(hopper.turned(x.at[i]), y.at[w])] for i in all_tiles]
+    terms = [[(hopper.turned(x.at[i]), y.at[w])] for i in walk.numbers]
     if plan.normalize:
       terms.append([(hopper.turned(x.at[w]), hopper.turned(ones))])
     return tools.add(*zip(sums, terms, strict=True))
@@ -153,7 +105,7 @@ def _kernel(ins, outs, scratch, *, plan, tools):
   sums = (tools.zeros(),) * plan.warpgroups
   if plan.normalize:
     sums = *sums, tools.zeros((hopper.TILE, 8))
-  sums = lax.fori_loop(0, steps, step, sums)
+  sums = walk.run(step, sums)
   for i in range(plan.warpgroups):
     outs.xy[b, h, part, hopper.tile(i), hopper.tile(w)] = sums[i]
   if plan.normalize:
@@ -161,16 +113,16 @@ def _kernel(ins, outs, scratch, *, plan, tools):
     outs.z[b, h, part, hopper.tile(w)] = jnp.sum(sums[-1], axis=1) / 8
 
 
-def _prepare(x, mask, n, rows, slope, plan, tools):
+def _prepare(x, chunk, masked, rows, slope, plan, tools):
   """Applies phi, mask and decay to a tile; returns None if x is unchanged."""
   plain = plan.feature_map == 'identity' and slope is None
-  if plain and mask is None and not plan.normalize:
+  if plain and not masked and not plan.normalize:
     return None
   x = features.apply(plan.feature_map, tools.load(x))
   if 'x' in plan.silu:
-    x = activation.silu(x)
-  if mask is not None or plan.normalize:
-    x = hopper.keep(tools.valid(mask, n, plan.length), x)
+    x = features.silu(x)
+  if masked or plan.normalize:
+    x = hopper.keep(chunk.valid(), x)
   if slope is None:
     return x
   if plan.reverse:

@@ -9,19 +9,17 @@ from jax.sharding import PartitionSpec
 
 from lra.kernels import dispatch
 from lra.kernels.axes import BATCH_AXES, manual
-from lra.kernels.lightning import api as lightning
 from lra.kernels.linear import api as linear
 from lra.kernels.norm_project.api import norm_project
 from lra.kernels.sequence import Sequence, check_whole
-from lra.kernels.simpletron import api as simpletron
 
 SEQUENCE_AXIS = 'sequence'
 
 # Operations that take `sequence`, for tokens sharded over devices.
 _OVER_TOKENS = (
     linear.linear_attention, linear.linear_attention_packed,
-    simpletron.simpletron_attention, simpletron.simpletron_attention_packed,
-    lightning.lightning_attention, lightning.lightning_attention_packed)
+    linear.simpletron_attention, linear.simpletron_attention_packed,
+    linear.lightning_attention, linear.lightning_attention_packed)
 # Keyword arguments that are replicated on every device.
 _REPLICATED = ('slopes', 'bias', 'weight')
 
@@ -30,21 +28,19 @@ def sharded(function, mesh=None):
   """Returns `function` (an op of this package) split over a mesh.
 
   The compiler cannot partition Pallas calls, so they run inside
-  `jax.shard_map`. Positional arguments (q, k, v, or qkv, or o) and keyword
-  arguments that are arrays are split along B over the mesh axes `data` and
-  `fsdp`, and so are results. Slopes, bias, weight and a constant factor of
-  `linear_scan` are replicated. Over the axis `sequence`, linear operations and
-  `norm_project` are split along L, which need not be a multiple of the axis;
-  see `lra.kernels.sequence`.
+  `jax.shard_map`. Positional arguments and keyword arguments that are arrays
+  are split along B over the mesh axes `data` and `fsdp`, and so are results.
+  Slopes, bias, weight and a constant factor of `linear_scan` are replicated.
+  Over the axis `sequence`, linear operations and `norm_project` are split along
+  L, which need not be a multiple of the axis; see `lra.kernels.sequence`.
 
   The result is `function` itself if there is no mesh (None takes the ambient
   one of `jax.set_mesh`), or if all axes have one device or are already split by
   an enclosing shard_map. The batch is split only if its axes divide it.
 
   If nothing is split and the call may run a Pallas kernel, every device makes
-  the whole call: other axes of its operands are gathered, and gradients are
-  those of one call. If the call cannot run a Pallas kernel (on a CPU, or with
-  plain XLA), the compiler partitions it. So it does if `dropout_key` is given.
+  the whole call. If it cannot (on a CPU, or with plain XLA), or with
+  `dropout_key`, the compiler partitions it.
   """
   if mesh is None:
     mesh = jax.sharding.get_abstract_mesh()
@@ -98,14 +94,11 @@ def over_tokens(function, pallas=False):
   sequences, for example for the gradient of a table that is read token by
   token. Use it for Pallas kernels too, which the compiler cannot partition.
 
-  The result is `function` itself if no mesh splits sequences or, with `pallas`,
-  if no axis is left to split. L must be a multiple of the axis `sequence`. The
-  batch is split only if its axes divide it.
-
-  Args:
-    function: (x [B, L, ...], *arrays) -> [B, L, ...] or a tuple of these. Each
-      entry depends on its own token and the arrays, which are replicated.
-    pallas: whether `function` may run a Pallas kernel.
+  The result is `function` itself if no mesh splits sequences or, with `pallas`
+  (`function` may run a Pallas kernel), if no axis is left to split. L must be a
+  multiple of the axis `sequence`. The batch is split only if its axes divide
+  it. `function` maps x [B, L, ...] and replicated arrays to [B, L, ...] or a
+  tuple of these; each entry depends on its own token and the arrays.
   """
   mesh = jax.sharding.get_abstract_mesh()
   tokens = SEQUENCE_AXIS if splits_tokens() else None
@@ -127,18 +120,15 @@ def over_tokens(function, pallas=False):
 
 
 def splits_tokens():
-  """Returns whether the ambient mesh splits sequences outside a shard_map."""
   return SEQUENCE_AXIS in free(jax.sharding.get_abstract_mesh())
 
 
 def free(mesh):
-  """Returns the axes for examples and tokens that no shard_map splits yet."""
   unsplit = _unsplit(mesh)
   return [axis for axis in (*BATCH_AXES, SEQUENCE_AXIS) if axis in unsplit]
 
 
 def _unsplit(mesh):
-  """Returns all axes of several devices that no shard_map splits yet."""
   if mesh.empty:
     return []
   return [axis for axis in mesh.axis_names
@@ -146,7 +136,6 @@ def _unsplit(mesh):
 
 
 def _over_batch(mesh):
-  """Returns the axes of the batch, including axes of one device."""
   return tuple(a for a in BATCH_AXES
                if a in mesh.axis_names and a not in manual(mesh))
 
@@ -167,6 +156,5 @@ def _fill(x, rows):
 
 
 def _is_array(x):
-  """Returns whether x is an array or a tree of arrays (such as a state)."""
   leaves = jax.tree.leaves(x)
   return bool(leaves) and all(getattr(leaf, 'ndim', 0) for leaf in leaves)

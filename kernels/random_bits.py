@@ -2,9 +2,8 @@
 
 Threefry-2x32 takes 20 rounds for a word. On a CPU, JAX rolls them into a loop
 that reads and writes all words many times. Unrolled, they stay in registers,
-which is five times faster here. But XLA then considers the words cheap and
-recomputes them at every use. So a loop goes over the rows, because XLA keeps
-the results of a loop.
+which is five times faster here. A loop over the rows keeps XLA, which takes the
+words for cheap, from recomputing them at every use.
 
 Source: Salmon et al. 2011, 'Parallel random numbers: as easy as 1, 2, 3',
   section 3.2 and table 2 of rotations
@@ -25,12 +24,10 @@ def draw(key: jax.Array, count: int, shape: tuple[int, ...],
          function=None) -> jax.Array:
   """Returns uniform uint32 words of each row: [count, *shape].
 
-  Args:
-    key: key of jax.random, or keys [count]. Row i has the words of
-      `jax.random.bits` for `axes.keys(key, count)[i]`.
-    count, shape: number of rows; shape of one row's words.
-    function: applied to each word, for example a comparison; its result is
-      returned and the words need no memory. Has no gradient.
+  Row i has the words of `jax.random.bits` for `axes.keys(key, count)[i]`;
+  `key` may be keys [count]. `function` is applied to each word, for example a
+  comparison; its result is returned and the words need no memory. There is no
+  gradient.
   """
   loop = _by_position(key) and math.prod(shape) < 2**32 and _one_processor()
 
@@ -62,8 +59,8 @@ def kept(key: jax.Array, count: int, shape: tuple[int, int, int], rate: float,
   each tile words of its own.
 
   Args:
-    key: key of jax.random, or keys [count], one for each row.
-    count, rate: number of rows; share of weights that are dropped.
+    key, count: key of jax.random, or keys [count]; number of rows.
+    rate: share of weights that are dropped.
     shape: (H, I, J): heads, queries and keys of a tile. Words are distinct for
       fewer than 4,096 heads and at most 2^20 queries.
     starts: first query and first key of the tile; may be traced.
@@ -90,7 +87,6 @@ def _each(row, keys_B, loop):
 
 
 def _counters(shape, starts):
-  """Returns uint32 counters (high [H, I, 1], low [J]) of a tile of weights."""
   heads, *sizes = (jnp.arange(n, dtype=jnp.uint32) for n in shape)
   queries, keys = (jnp.asarray(start, jnp.uint32) + size
                    for start, size in zip(starts, sizes, strict=True))
@@ -105,7 +101,6 @@ def _by_position(key):
 
 
 def _one_processor():
-  """Returns whether a single CPU device computes the words."""
   return dispatch.platform() == 'cpu' and not meshes.free(
       jax.sharding.get_abstract_mesh())
 

@@ -2,9 +2,8 @@
 
 A row of L tokens holds up to N segments, numbered by `segment_ids`. Each is cut
 into chunks of C tokens from its first token on, so a row has at most L / C + N
-chunks. This many are always computed, even if fewer are needed. If rows are
-packed densely, this costs little more than the tokens alone. A chunk is
-gathered and may start at any row; its rows after its segment are zeros.
+chunks. This many are always computed. A chunk is gathered and may start at any
+row; its rows after its segment are zeros.
 
 Shapes: B rows, L tokens, N segments, P chunks, C tokens of a chunk.
 """
@@ -23,15 +22,13 @@ class Chunks:
   """The chunks of every row.
 
   Attributes:
-    segment_BxP: int32, segment of each chunk; N for unused chunks.
-    rows_BxP: int32, number of tokens in the chunk.
-    first_BxP, last_BxP: bool, whether a chunk is the first or last of its
-      segment.
-    index_BxPxC: int32, token at each place of a chunk.
-    kept_BxPxC: bool, whether a place has a token that the mask keeps.
-    place_BxL: int32, place of a token: chunk times C plus row in the chunk.
-    token_BxL: bool, whether a token is in a segment and kept by the mask.
-    empty_BxN: bool, whether a segment has no token.
+    segment_BxP, rows_BxP: segment of each chunk, N if unused; number of tokens.
+    first_BxP, last_BxP: whether a chunk is the first or last of its segment.
+    index_BxPxC, kept_BxPxC: token at each place of a chunk; whether there is
+      one that the mask keeps.
+    place_BxL: place of a token: chunk times C plus row in the chunk.
+    token_BxL: whether a token is in a segment and kept by the mask.
+    empty_BxN: whether a segment has no token.
   """
   segment_BxP: jax.Array
   rows_BxP: jax.Array
@@ -51,7 +48,6 @@ class Chunks:
     return self.keep(x.reshape(b, p, c, *x_BxLxHxD.shape[2:]))
 
   def keep(self, x_BxPxCxHxD):
-    """Sets places without a kept token to 0."""
     return jnp.where(self.kept_BxPxC[..., None, None], x_BxPxCxHxD, 0)
 
   def join(self, x_BxPxCxHxD):
@@ -69,7 +65,6 @@ class Chunks:
     return jax.vmap(total)(x, self.segment_BxP)[:, :count]
 
   def of_chunks(self, x):
-    """Copies a segment's value to its chunks: [B, N, ...] -> [B, P, ...]."""
     index = _wide(self.segment_BxP, x)
     return jnp.take_along_axis(x, index, axis=1, mode='clip')
 
@@ -79,19 +74,15 @@ class Chunks:
 
 
 def _wide(x, like):
-  """Appends axes of size 1 to x until it has as many axes as `like`."""
   return x.reshape(*x.shape, *(1,) * (like.ndim - x.ndim))
 
 
 def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
   """Returns the `Chunks` of int32 [B, L] ids, in chunks of C = `chunk`.
 
-  Args:
-    segment_ids: 0 to num_segments - 1; tokens of one id must be adjacent. Other
-      ids, such as -1, mark padding. Segments may be empty.
-    num_segments: N, static.
-    mask: bool [B, L] or None: False removes a token from all sums, but leaves
-      it in its place.
+  Ids are 0 to num_segments - 1; tokens of one id must be adjacent. Other ids,
+  such as -1, mark padding. Segments may be empty. A mask, bool [B, L] or None,
+  removes tokens from all sums, but leaves them in their place.
   """
   row = functools.partial(_row, count=num_segments, chunk=chunk)
   found = Chunks(**jax.vmap(row)(segment_ids))
@@ -105,7 +96,6 @@ def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
 
 
 def _row(ids, *, count, chunk):
-  """Returns the fields of `Chunks` for one row."""
   length = len(ids)
   token = (ids >= 0) & (ids < count)
   ids = jnp.where(token, ids, count)

@@ -11,17 +11,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lra.kernels import chunks, products
+from lra.kernels import chunks, xla
+from lra.kernels.linear import features
 
 
 class Sequence(NamedTuple):
-  """How sequences are cut over the devices of a mesh axis.
+  """Cut of sequences of `length` tokens over the `devices` of a mesh axis.
 
-  Attributes:
-    axis: name of the mesh axis. Its first device has the first tokens; all
-      devices have equally many.
-    devices: number of devices along the axis.
-    length: L of the whole sequence.
+  The first device has the first tokens; all devices have equally many.
   """
   axis: str
   devices: int
@@ -40,33 +37,33 @@ def check_whole(*, initial_state=None, return_state=False, segment_ids=None,
                                 'axis of sequences to 1')
 
 
-def sums_elsewhere(sequence, phi_k, v):
-  """Returns (S, z) over the tokens of other devices, by one all-reduce.
+def sums(sequence, inputs, options):
+  """Returns the state (S, z) of the tokens of other devices, by one all-reduce.
 
-    S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)
-
-  phi(k) [B, L', H, Dh] is 0 at masked tokens, and v is [B, L', H, E]. The sums
-  are float32 [B, H, Dh, E] and [B, H, Dh].
+  z is only there with `normalize`.
   """
-  own = (products.einsum('blhd,blhe->bhde', phi_k, v),
+  _, k, v = inputs.apart()
+  phi_k = features.apply(options.feature_map, k).astype(k.dtype)
+  phi_k = xla.keep(inputs.mask, phi_k)
+  own = (xla.einsum('blhd,blhe->bhde', phi_k, v),
          jnp.sum(phi_k, axis=1, dtype=jnp.float32))
   whole = lax.psum(own, sequence.axis)
-  return jax.tree.map(jnp.subtract, whole, own)
+  others = jax.tree.map(jnp.subtract, whole, own)
+  return others if options.normalize else others[0]
 
 
-def state_before(sequence, k, v, slopes_H):
+def state_before(sequence, inputs, options):
   """Returns the state of the tokens on earlier devices.
 
-    S = sum_j exp(-s (n - 1 - j)) k_j^T v_j over the n earlier tokens
-
   It takes 1 + log2(devices) exchanges; each after the second goes twice as far
-  as the one before. k and v are [B, L', H, Dh], 0 at masked tokens. S is
-  float32 [B, H, Dh, Dh].
+  as the one before. k and v of `inputs` are 0 at masked tokens.
   """
+  del options
+  (_, k, v), slopes_H = inputs.apart(), inputs.slopes
   length = k.shape[1]
   end_LxH = chunks.to_end(slopes_H[None], jnp.arange(length)[:, None], length)
-  k_end = k.astype(jnp.float32) * end_LxH[None, ..., None]
-  state = products.einsum('blhd,blhe->bhde', k_end.astype(k.dtype), v)
+  k_end = xla.weighed(k, end_LxH[None, ..., None])
+  state = xla.einsum('blhd,blhe->bhde', k_end, v)
   state, reach = _from_before(sequence, state, 1), 1
   while reach < sequence.devices:
     left_H = chunks.over(slopes_H, length * reach)

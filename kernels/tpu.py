@@ -3,8 +3,7 @@
 Arrays are viewed as [B, L, H * Dh], or [B, L, 3 * H * Dh] for packed q, k and
 v, as a projection writes them. The layout [B, H, L, Dh] would pad Dh 64 to the
 128 lanes of a register and need a transpose. A block holds some rows of a group
-of whole heads. Memory pads a row to whole registers, so operands of H * Dh = 16
-occupy, and move, as many bytes as those of 128.
+of whole heads.
 """
 
 import dataclasses
@@ -17,7 +16,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from lra.kernels import chunks, dispatch
+from lra.kernels import dispatch
+from lra.kernels.xla import precision
 
 LANES = 128
 STEP = 128
@@ -39,9 +39,6 @@ TENSORS = 7
 
 def supported(shape, dtype):
   """Raises NotImplementedError for operands the TPU kernels cannot take."""
-  if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
-    raise NotImplementedError('pallas_tpu supports float32 and bfloat16 q, k, '
-                              f'v, got {dtype}')
   width = shape[-1]
   if width > MAX_WIDTH:
     raise NotImplementedError('pallas_tpu keeps Dh x Dh sums on chip, for head '
@@ -65,13 +62,10 @@ def cores():
 
 @dataclasses.dataclass(frozen=True)
 class Tiling:
-  """Division of operands [B, L, H * Dh] into blocks.
+  """Division of operands [B, L, H * Dh] into blocks of heads and tokens (rows).
 
-  Attributes:
-    batch, length, num_heads, width: B, L, H, Dh.
-    heads, rows: whole heads, and tokens, in a block.
-    parts: number of runs of blocks that the cores of one chip compute in
-      parallel: 1, or 2 if there is one example and one group of heads.
+  The cores of one chip compute `parts` runs of blocks in parallel: 1, or 2 if
+  there is one example and one group of heads.
   """
   batch: int
   length: int
@@ -95,7 +89,7 @@ class Tiling:
 
   @property
   def steps(self):
-    """Returns the number of blocks in a part; the last part may have fewer."""
+    """The number of blocks in a part; the last part may have fewer."""
     return -(-self.blocks // self.parts)
 
   @property
@@ -115,50 +109,45 @@ class Tiling:
   # example, the group of heads, the block of rows.
 
   def spec(self, shape, where, index):
-    """Returns a spec of blocks at index(b, g, n)."""
     return pl.BlockSpec(shape, lambda *point: index(*where(*point)))
 
   def tile(self, where, first=0):
-    """Returns the spec of [B, L, lanes * any]; group 0 is at block `first`."""
+    """The spec of [B, L, lanes * any]; group 0 is at block `first`."""
     return self.spec((1, self.rows, self.lanes), where,
                      lambda b, g, n: (b, n, first + g))
 
   def row(self, where):
-    """Returns the spec of [B, L, 3 * H * Dh], with all heads in one block."""
     return dataclasses.replace(self, heads=3 * self.heads).tile(where)
 
   def tokens(self, where):
-    """Returns the spec of the mask, [B, 1, L]."""
     return self.spec((1, 1, self.rows), where, lambda b, g, n: (b, 0, n))
 
   def state(self, where, rows=None):
-    """Returns the spec of [B, H, Dh, Dh], or of [B, H, rows, Dh]."""
     return self.spec((1, self.heads, rows or self.width, self.width), where,
                      lambda b, g, n: (b, g, 0, 0))
 
   def bias(self, where):
-    """Returns the spec of sums of gradients over tokens, [B, 3, H * Dh]."""
     return self.spec((1, 3, self.lanes), where, lambda b, g, n: (b, 0, g))
 
 
 def tiling(shape, dtype, wide=False):
-  """Returns a `Tiling` with blocks of at most BLOCK_BYTES.
-
-  Blocks have a multiple of 128 rows, or all L rows. With `wide`, each has all
-  heads.
-  """
+  """Returns a `Tiling`; with `wide`, each block has all heads."""
   batch, length, num_heads, width = shape
   heads = num_heads if wide else _heads_per_block(num_heads, width)
-  most = BLOCK_BYTES // (heads * width * jnp.dtype(dtype).itemsize)
-  most = max(STEP, min(MAX_ROWS, most) // STEP * STEP)
-  if length <= STEP:
-    rows = length
-  else:
-    # Even blocks: 1,025 rows are three blocks of 384, not of 512.
-    rows = pl.cdiv(pl.cdiv(length, pl.cdiv(length, most)), STEP) * STEP
+  rows = block_rows(length, heads * width, dtype)
   alone = batch * num_heads == heads and rows < length
   parts = min(2, cores()) if alone else 1
   return Tiling(batch, length, num_heads, width, heads, rows, parts)
+
+
+def block_rows(length, lanes, dtype):
+  """Returns rows of blocks of BLOCK_BYTES: a multiple of 128, or all L."""
+  if length <= STEP:
+    return length
+  most = BLOCK_BYTES // (lanes * jnp.dtype(dtype).itemsize)
+  most = max(STEP, min(MAX_ROWS, most) // STEP * STEP)
+  # Even blocks: 1,025 rows are three blocks of 384, not of 512.
+  return pl.cdiv(pl.cdiv(length, pl.cdiv(length, most)), STEP) * STEP
 
 
 def _heads_per_block(num_heads, width):
@@ -184,8 +173,7 @@ def by_columns(inputs, tiles):
 def columns(inputs, tiles):
   """Returns (array, first group of heads) of q, k and v, for `Tiling.tile`.
 
-  Packed inputs are read in place if a group fills registers. Otherwise, if
-  H * Dh is no multiple of 128, they are copied into three arrays.
+  Packed inputs are copied into three arrays unless a group fills registers.
   """
   if by_columns(inputs, tiles):
     qkv = flat(inputs.arrays[0])
@@ -193,12 +181,60 @@ def columns(inputs, tiles):
   return [(flat(x), 0) for x in inputs.apart()]
 
 
-def added(*args):
-  """Returns (S, z) of one sequence: sums of its parts plus an earlier state.
+@dataclasses.dataclass(frozen=True)
+class Steps:
+  """What kernels of linear and lightning attention do with a block.
 
-  `args` are float32 [parts, H, Dh, Dh] and [parts, H, 1, Dh], and a pair of
-  earlier sums, [1, ...]; None is skipped.
+  `ins` and `outs` are the references of a kernel, see `call`. q, k and v, and
+  their gradients, are `which` 0, 1 and 2. If `packed`, a block holds whole rows
+  of q, k and v in one array, and a block of results those of their gradients.
   """
+  tiles: Tiling
+  options: object
+  dtype: object
+  packed: bool = False
+
+  def operands(self, inputs, row, **where):
+    """Returns name -> (BlockSpec, array) of q, k, v for `call`.
+
+    `where` maps names to functions from a point of the grid to a block
+    (b, g, n); `row` is that of packed rows.
+    """
+    if self.packed:
+      return {'q k v': (self.tiles.row(row), flat(inputs.arrays[0]))}
+    arrays = dict(zip('qkv', columns(inputs, self.tiles), strict=True))
+    return {name: (self.tiles.tile(at, arrays[name][1]), arrays[name][0])
+            for name, at in where.items()}
+
+  def heads(self):
+    return range(self.tiles.heads)
+
+  def lane(self, head, which=0):
+    """Returns the lanes of a head in a block; those of `which` if packed."""
+    first = which * self.tiles.lanes if self.packed else 0
+    d = self.tiles.width
+    return slice(first + head * d, first + (head + 1) * d)
+
+  def read(self, ins, which, head, rows=slice(None)):
+    return getattr(ins, 'qkv'[which])[0, rows, self.lane(head, which)]
+
+  def write(self, outs, which, head, grad, rows=slice(None)):
+    """Stores a rounded gradient; adds it, unrounded, to the bias's gradient."""
+    ref = getattr(outs, ('dq', 'dk', 'dv')[which])
+    ref[0, rows, self.lane(head, which)] = grad.astype(self.dtype)
+    if outs.bias is not None:
+      d = self.tiles.width
+      at = 0, slice(which, which + 1), slice(head * d, (head + 1) * d)
+      outs.bias[at] += jnp.sum(grad, axis=0, keepdims=True)
+
+  def start(self, sums, state):
+    """Sets sums to 0, or to the blocks of `state`."""
+    for ref, first in zip(sums, state, strict=True):
+      ref[...] = jnp.zeros_like(ref) if first is None else first[0]
+
+
+def added(*args):
+  """Returns (S, z): sums of parts S and z, plus a pair of earlier sums."""
   *parts, before = args
   sums = (None if x is None else x.sum(0, keepdims=True) for x in parts)
   return tuple(x if first is None else x + first
@@ -214,20 +250,20 @@ def bias_sums(inputs, tiles, where, entries):
   return tiles.bias(where), x
 
 
-def gradients(inputs, outs, bias):
-  """Returns (gradients of q, k, v; that of the bias or None).
+def gradients(inputs, outs, dstate):
+  """Returns `inputs.gradients` of the results of `call`.
 
-  They have the form that `lra.kernels.call` expects. `outs` of `call` has 'dq',
-  'dk' and 'dv', or 'dq dk dv'; `bias` is float32 [entries, 3, H * Dh], to be
-  summed, or None.
+  `outs['bias']` is float32 [entries, 3, H * Dh], to be summed, or None.
   """
   b, length, h, d = inputs.shape
+  bias = outs['bias']
   if bias is not None:
     bias = bias.sum(0).reshape(3, h, d)
   if 'dq dk dv' in outs:
-    return (outs['dq dk dv'].reshape(b, length, 3, h, d),), bias
-  return tuple(outs[n].reshape(b, length, h, d)
-               for n in ('dq', 'dk', 'dv')), bias
+    arrays = (outs['dq dk dv'].reshape(b, length, 3, h, d),)
+  else:
+    arrays = tuple(outs[n].reshape(b, length, h, d) for n in ('dq', 'dk', 'dv'))
+  return inputs.gradients(arrays, bias, dstate)
 
 
 def mask_rows(mask_BxL):
@@ -238,10 +274,7 @@ def mask_rows(mask_BxL):
 
 
 def valid(mask_R, start, rows, tiles):
-  """Returns bool [rows, 1], True at valid tokens; None if all are valid.
-
-  `mask_R` is float32 or None; `start` the first row's index in the sequence.
-  """
+  """Returns bool [rows, 1] of valid tokens from `start` on; None if all are."""
   out = None
   if tiles.ragged:
     row = lax.broadcasted_iota(jnp.int32, (rows, 1), 0)
@@ -265,7 +298,7 @@ def products(dtype):
         # Mosaic makes such a matmul a multiplication, which needs float32.
         a, b = a.astype(jnp.float32), b.astype(jnp.float32)
       return lax.dot_general(a, b, (((a_dim,), (b_dim,)), ((), ())),
-                             precision=chunks.precision(dtype),
+                             precision=precision(dtype),
                              preferred_element_type=jnp.float32)
 
     return dot
@@ -273,19 +306,9 @@ def products(dtype):
   return make(1, 0), make(1, 1), make(0, 0)
 
 
-def head_lanes(tiles, first=0):
-  """Returns (head, its lanes) for every head of a block.
-
-  `first` is the lane of the block where q, k or v begins.
-  """
-  d = tiles.width
-  return [(h, slice(first + h * d, first + (h + 1) * d))
-          for h in range(tiles.heads)]
-
-
 def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
          transcendentals=0, aliases=()):
-  """Runs a kernel with optional operands and results.
+  """Runs a kernel; returns name -> array or None, for every output.
 
   Args:
     kernel: function of two namespaces of references, inputs and outputs (None
@@ -298,9 +321,6 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
     interpret: None to compile, else the interpreter's parameters.
     flops, transcendentals: cost of the kernel, for XLA's scheduler.
     aliases: (input, output) pairs of names that share memory.
-
-  Returns:
-    name -> array or None, for every output.
   """
   def body(in_refs, out_refs, *scratch_refs):
     kernel(named(in_refs), named(out_refs), *scratch_refs)
@@ -316,7 +336,6 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
     return {name: x for name, (_, x) in pairs.items()}
 
   def leaf(pairs, name):
-    """Returns the index of `name` among present arrays, in jax.tree's order."""
     return sorted(n for n, (_, x) in pairs.items() if x is not None).index(name)
 
   arrays = [(s, x) for s, x in (*ins.values(), *outs.values()) if x is not None]
@@ -335,7 +354,6 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
 
 
 def _vmem(arrays, scratch):
-  """Returns the bytes of VMEM to request; None if the default is enough."""
   total = sum(padded(shape, 4) for shape in scratch)
   for spec, x in arrays:
     if spec.block_shape is not None:
@@ -359,13 +377,8 @@ def check_memory(tiles, dtype, *, scratch=(), state=False, states=1):
   Blocks that are streamed exist twice, in use and in transfer. Values that
   spill from registers were measured after compilation: less than two states of
   a head. In float32, whose matmuls take several passes, they are less than
-  three states of each head.
-
-  Args:
-    tiles, dtype: `lra.kernels.tpu.Tiling`; dtype of q and of saved states.
-    scratch: shapes of float32 scratch memory besides states.
-    state: whether the call takes or returns a state.
-    states: number of float32 states of a block of heads in scratch memory.
+  three states of each head. `scratch` has the shapes of float32 memory besides
+  `states` states of a block of heads; `state` is whether the call has a state.
   """
   itemsize = jnp.dtype(dtype).itemsize
   square = tiles.width, tiles.width

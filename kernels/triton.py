@@ -70,10 +70,6 @@ def _check_device():
 
 
 def cores():
-  """Returns the number of multiprocessors that programs are compiled for.
-
-  The mesh's abstract device comes first, then the local one, then `CORES`.
-  """
   abstract = jax.sharding.get_abstract_mesh().abstract_device
   count = getattr(abstract, 'num_cores', None)
   if count is None and dispatch.target_is_local():
@@ -86,12 +82,7 @@ def cut(length, pairs, rows, per_core):
 
   It takes the fewest parts that use the multiprocessors at least 95% as well as
   the best number. A part must have enough rows to outweigh its float32 state.
-  No part is empty, the last may be shorter.
-
-  Args:
-    length, rows: L, and rows of a block.
-    pairs: programs per part.
-    per_core: programs that run on one multiprocessor at once.
+  It has `pairs` programs, of which a multiprocessor runs `per_core` at once.
   """
   blocks, slots = -(-length // rows), per_core * cores()
 
@@ -111,53 +102,47 @@ def flat(x):
   return None if x is None else x.reshape(x.shape[0] * x.shape[1], -1)
 
 
-def flat_mask(inputs):
-  return None if inputs.mask is None else inputs.mask.reshape(-1)
-
-
 def rows(x):
-  """Flattens [..., D] to [N, D]."""
   return x.reshape(-1, x.shape[-1])
 
 
 def qkv(inputs):
-  """Returns q, k, v in two dimensions; the same array thrice if packed."""
   arrays = tuple(map(flat, inputs.arrays))
   return arrays * 3 if inputs.packed else arrays
 
 
-def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
-  """Runs a kernel with optional operands and results.
+def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=(),
+         **parameters):
+  """Runs a kernel; returns name -> array or None, for every output.
 
   Args:
     name: name shown in profilers.
-    kernel: function of two namespaces of references: inputs and outputs (None
-      if absent).
-    ins, outs: name -> array, name -> jax.ShapeDtypeStruct; or None.
+    kernel: function of two namespaces of references, inputs and outputs (None
+      if absent), and of `parameters`.
+    ins, outs: name -> array, name -> (shape, dtype); or None.
     grid: sizes of up to three axes; programs that differ only in the first run
       next to each other.
     warps, stages: warps of a program; stages of the loops that load operands.
     interpret: None to compile.
     alias: (name of an input, name of the output that takes its memory) or ().
-
-  Returns:
-    name -> array or None, for every output.
   """
   in_names = [n for n, x in ins.items() if x is not None]
   out_names = [n for n, x in outs.items() if x is not None]
+  like = functools.partial(dispatch.like, ins[in_names[0]])
 
   def body(*refs):
     found = dict(zip(in_names + out_names, refs, strict=True))
     # An aliased input has no reference: the output's name refers to it.
     kernel(types.SimpleNamespace(**{n: found.get(n) for n in ins}),
-           types.SimpleNamespace(**{n: found.get(n) for n in outs}))
+           types.SimpleNamespace(**{n: found.get(n) for n in outs}),
+           **parameters)
 
   body.__name__ = name
   aliases = {}
   if alias:
     aliases = {in_names.index(alias[0]): out_names.index(alias[1])}
   results = pl.pallas_call(
-      body, out_shape=[outs[n] for n in out_names], grid=grid,
+      body, out_shape=[like(*outs[n]) for n in out_names], grid=grid,
       compiler_params=plt.CompilerParams(num_warps=warps, num_stages=stages),
       input_output_aliases=aliases, interpret=interpret is not None,
       name=name)(*(ins[n] for n in in_names))
@@ -165,24 +150,15 @@ def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
   return {n: found.get(n) for n in outs}
 
 
-def run(name, kernel, plan, inputs, mask, ins, outs, *, grid, warps, stages,
-        alias=()):
-  """Runs `call` on arrays flattened to two dimensions, with the mask.
-
-  Args:
-    name, grid, warps, stages, alias: see `call`.
-    kernel, plan: a kernel that takes the `Plan` too.
-    inputs, mask: `lra.kernels.call.Inputs`; its mask as [B L], or None.
-    ins, outs: name -> array, name -> (shape, dtype); or None.
-  """
-  like = functools.partial(dispatch.like, inputs.arrays[0])
-  found = call(name, functools.partial(kernel, plan=plan),
+def run(name, kernel, plan, inputs, ins, outs, **options):
+  """Runs `call` on arrays flattened to two dimensions, with mask and slopes."""
+  mask = None if inputs.mask is None else inputs.mask.reshape(-1)
+  found = call(name, kernel,
                {**{n: x if x is None else rows(x) for n, x in ins.items()},
                 'mask': mask, 'slopes': inputs.slopes},
-               {n: None if x is None else like((math.prod(x[0][:-1]), x[0][-1]),
-                                               x[1]) for n, x in outs.items()},
-               grid=grid, warps=warps, stages=stages,
-               interpret=plan.options.interpret, alias=alias)
+               {n: x if x is None else ((math.prod(x[0][:-1]), x[0][-1]), x[1])
+                for n, x in outs.items()},
+               interpret=plan.options.interpret, plan=plan, **options)
   return {n: x if x is None else x.reshape(outs[n][0])
           for n, x in found.items()}
 
@@ -194,11 +170,7 @@ def padded(width):
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-  """Matmuls inside a kernel.
-
-  Attributes:
-    simulate: whether an interpreter runs the kernel on a CPU.
-    exact: whether a float32 operand is split into two TF32 numbers.
+  """Matmuls in a kernel; `exact` splits float32 operands into two TF32 numbers.
   """
   simulate: bool
   exact: bool = True
@@ -238,14 +210,7 @@ def _split(x):
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """Static sizes of a call.
-
-  Attributes:
-    batch, length, heads, width: B, L, H, Dh.
-    packed: whether q, k and v are one array.
-    rows, columns: size of a block. Attention cuts only the columns of values
-      into blocks.
-  """
+  """Sizes of a call and a block; attention cuts only columns of values."""
   batch: int
   length: int
   heads: int
@@ -260,7 +225,6 @@ class Shape:
 
   @property
   def blocks(self):
-    """Returns the number of blocks of rows."""
     return -(-self.length // self.rows)
 
   @property
@@ -301,7 +265,6 @@ class Place:
     return _load(view, mask)
 
   def store(self, ref, n, valid, x, name='', block=None):
-    """Writes rows of block n; invalid rows become 0."""
     if valid is not None:
       x = jnp.where(valid[:, None], x, 0.0)
     inside = None
@@ -323,7 +286,7 @@ class Place:
     return view, _both(valid, lanes)
 
   def load_state(self, ref, index, rows=None, columns=None):
-    """Loads a tile of state `index`; `rows` and `columns` are as in `load`."""
+    """Loads a tile of state `index`; `rows`, `columns` are blocks of `load`."""
     view, mask = self._state(ref, index, rows, columns)
     return _load(view, mask)
 
@@ -350,7 +313,6 @@ class Place:
     return ref.at[index, pl.ds(first, size)], lanes
 
   def _columns(self, block):
-    """Returns (first, number, bool of existing ones or None) of columns."""
     first, size = block or (0, self.shape.lanes)
     if self.shape.width % size == 0:
       return first, size, None
@@ -387,24 +349,18 @@ def settled(x, n):
 
   x is an elementwise function of loaded values. Triton would compute it again
   in the layout of each operand that uses it, in all warps. A select by rows
-  prevents this; here it always takes x. n >= 0 is traced.
+  prevents this; here it always takes x.
   """
   return keep(_iota(x.shape[0]) + n >= 0, x)
 
 
 def keep(valid, x):
-  """Returns x with 0 in rows that are not valid."""
   return x if valid is None else jnp.where(valid[:, None], x, 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Static parameters of a kernel, with the operation's options.
-
-  Attributes:
-    parts, per_part: number of parts of L, and blocks of rows in a part (the
-      last may have fewer).
-  """
+  """Parameters of a kernel; L has `parts` of `per_part` blocks of rows."""
   shape: Shape
   parts: int
   per_part: int
@@ -412,10 +368,7 @@ class Plan:
   tools: Tools
 
   def over_columns(self, step, carry=0):
-    """Runs step(block, carry) -> carry on each block of columns.
-
-    `block` is None if there is only one block.
-    """
+    """Runs step(block, carry) -> carry on each block of columns, or on None."""
     size = self.shape.columns
     if self.shape.column_blocks == 1:
       return step(None, carry)
@@ -426,11 +379,7 @@ class Plan:
 class Walk:
   """Position of a program, and its loop over the blocks of its part.
 
-  Attributes:
-    at: Place.
-    pair, part: number of the (b, h), and of the part among those of all pairs.
-    first, steps: first block of the part, and number of blocks.
-    block: block of columns, None if there is only one.
+  `pair` and `part` number the (b, h) and the parts of all pairs.
   """
 
   def __init__(self, plan, by_columns=False):

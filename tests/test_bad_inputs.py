@@ -26,14 +26,15 @@ from tests.helpers.mistakes import (
   own_file,
   own_line,
   rfc,
+  runs,
   source,
-  sweep,
   tar,
 )
 from tests.helpers.paths import ROOT
 
 DERIVED = ('config.seed = base.derived(lambda n: 1 // (n - 3), '
            'config.encoder.get_ref("num_layers"))')
+ENTRY = '[[runs]]\nmodels=["simpletron"]\ntasks=["listops_mini"]\n'
 MANY = ','.join(map(str, range(1, 3001)))
 NESTED = '[' * 50_000
 
@@ -66,30 +67,16 @@ REVIEWED = [
     command('README.md, line 3', '--config=README.md',
             README_md=b'# A title\n\nNo Python at all.\n'),
     command('text_mini', '--config=configs/simpletron.py'),
-    sweep('s.txt, line 2',
-          '# first\nconfigs/simpletron.py:listops_mini "x\n'),
-    sweep('s.txt, line 2', b'# first\nconfigs/\xff.py\n'),
-    sweep('s.txt, line 1|seeds=5-1',
-          'configs/simpletron.py:listops_mini seeds=5-1\n'),
-    sweep('s.txt, line 1|seeds=0-99999999999',
-          'configs/simpletron.py:listops_mini seeds=0-99999999999\n'),
-    sweep('9,000,000|s.txt',
-          f'configs/simpletron.py:listops_mini train.steps=[{MANY}] '
-          f'train.eval_every=[{MANY}]\n'),
-    sweep('10,010|s.txt',
-          10 * 'configs/simpletron.py:listops_mini seeds=0-999,1000\n'),
-    sweep('4,194,304', 2**23 * '#'),
+    runs('a.toml|line 2', '# first\n[[runs\n'),
+    runs('a.toml|utf-8', b'# first\nseeds = "\xff"\n'),
+    runs('a.toml|runs 1|seeds=0-99999999999', f'{ENTRY}seeds="0-99999999999"'),
+    runs('9,000,000|a.toml', f'{ENTRY}grid.train.steps=[{MANY}]\n'
+         f'grid.train.eval_every=[{MANY}]\n'),
+    runs('10,010|a.toml', 10 * f'{ENTRY}seeds = "0-999,1000"\n'),
     mini('3,000,000|--grid|--seeds',
          f'--grid=train.steps=[{MANY}]', '--seeds=0-999'),
     mini('11,000',
          '--seeds=' + ','.join(f'{i}000-{i}999' for i in range(1, 200))),
-    sweep('s.txt, line 2|line 1', (
-        'configs/simpletron.py:listops_mini data_dir=here\n'
-        'configs/simpletron.py:listops_mini data_dir=there\n')),
-    sweep("s.txt, line 1|'nobody'",
-          'configs/simpletron.py:listops_mini model.name=nobody\n'),
-    sweep('s.txt, line 1|config.train.b2=2',
-          'configs/simpletron.py:listops_mini train.b2=2\n'),
     aan('',
         b"1\tQ1\tQ2\tb'a', b'b'\ttext"),
     aan('',
@@ -181,11 +168,11 @@ OWN = [
          f'{DERIVED}; config.encoder.num_layers = 3'),
     own_line('config.seed', DERIVED,
          '--config.encoder.num_layers=3'),
-    # sweeps
-    command('nothing.txt', '--sweep=nothing.txt'),
+    # files of runs
+    command('nothing.toml', 'runs', 'nothing.toml'),
     command('configs/nobody.py', '--config=nobody:listops'),
     mini('--log=paper|csv, tensorboard, wandb', '--log=csv,paper'),
-    command('--log=paper', '--sweep=configs/sweeps/mini.txt', '--log=paper'),
+    command('--log=paper', 'runs', 'mini', '--log=paper'),
     mini('~nosuchuser/x', '--workdir=~nosuchuser/x'),
     mini('~nosuchuser/x', 'data_dir=~nosuchuser/x'),
     mini('~nosuchuser/x', '--results_dir=~nosuchuser/x'),
@@ -214,20 +201,14 @@ OWN = [
          '--grid=train.steps=[3,4]'),
     mini('--grid|train.steps', '--grid=train.steps=[some,3]'),
     mini('config.train.learning_rate=-1', '--grid=train.learning_rate=[1,-1]'),
-    command('--grid|--sweep',
-            '--sweep=configs/sweeps/mini.txt', '--status', '--grid=seed=1'),
-    mini('--shard', '--shard=1/2'),
-    mini('--missing', '--missing'),
+    command('--grid|train', 'runs', 'mini', '--status', '--grid=seed=1'),
+    mini('--part|runs', '--part=1/2'),
+    mini('--missing|runs', '--missing'),
     *(mini(f'--{flag}=', f'--{flag}=') for flag in (
-        'workdir', 'results_dir', 'page', 'html', 'curves', 'sweep', 'shard',
-        'coordinator', 'partition', 'seeds', 'profile')),
-    command('--shard=', '--sweep=configs/sweeps/mini.txt',
-            '--status', '--shard='),
-    mini('--sweep|--config', '--sweep=s.txt', '--status',
-         '--workdir=q', 'train.steps=3'),
+        'workdir', 'results_dir', 'page', 'coordinator', 'seeds', 'profile')),
+    command('--part=', 'runs', 'mini', '--status', '--part='),
     mini('--leaderboard|board', '--leaderboard'),
-    command('--workdir|--sweep',
-            '--sweep=configs/sweeps/mini.txt', '--status', '--workdir=q'),
+    command('--workdir|train', 'runs', 'mini', '--status', '--workdir=q'),
     command('--max_minutes|train',
             '--leaderboard', '--max_minutes=1'),
     command('--record', '--record'),
@@ -244,35 +225,11 @@ OWN = [
     mini('--coordinator', '--coordinator=here:1'),
     mini('--num_processes', '--num_processes=2'),
     mini('config.mesh|fsdp=3', '--config.mesh.fsdp=3'),
-    command('--profile|--sweep', '--sweep=configs/sweeps/mini.txt',
-            '--profile=1:2'),
-    command('configs', '--sweep=configs'),
-    sweep('s.txt', '# nothing\n\n'),
-    sweep('line 1',
-          'configs/simpletron.py:listops_mini seed=3\n'),
-    sweep('line 1',
-          'configs/simpletron.py:listops_mini seeds=1 seeds=2\n'),
-    *(sweep(f'line 1|seeds={seeds}',
-            f'configs/simpletron.py:listops_mini seeds={seeds}\n')
+    command('--profile|train', 'runs', 'mini', '--profile=1:2'),
+    command('configs', 'runs', './configs'),
+    runs('a.toml', '# nothing\n\n'),
+    *(runs(f'runs 1|seeds={seeds}', f'{ENTRY}seeds = "{seeds}"')
       for seeds in ('', 'x', '-1', '1-', '0,,1', '9999999999', '0-1000')),
-    sweep('line 2|line 1', 'configs/simpletron.py:listops_mini seeds=0-2\n'
-          'configs/simpletron.py:listops_mini seeds=2\n'),
-    sweep('line 1|--seeds=0-4',
-          'configs/simpletron.py:listops_mini --seeds=0-4\n'),
-    sweep('line 1|train.steps=3',
-          'configs/simpletron.py:listops_mini --config.train.steps=3\n'),
-    sweep('line 1|configs/simpletron.py:listops_mini',
-          '--config=configs/simpletron.py:listops_mini\n'),
-    sweep('line 1|train.steps|train.steps=[a,b]',
-          'configs/simpletron.py:listops_mini train.steps=3 train.steps=4\n'),
-    sweep('line 1|train.steps=[3,4]',
-          'configs/simpletron.py:listops_mini train.steps=3,4\n'),
-    sweep('line 1|nowhere.py', 'nowhere.py:listops\n'),
-    sweep('line 1', 'configs/simpletron.py\n'),
-    sweep('line 1|stepz|train.steps',
-          'configs/simpletron.py:listops_mini train.stepz=3\n'),
-    sweep('line 1|--config.train.steps',
-          'configs/simpletron.py:listops_mini train.steps\n'),
     # sources
     aan('4', b'1\tQ1\tQ2\ttext'),
     aan("b'2'", b'2\tQ1\tQ2\ta\tb'),
@@ -348,8 +305,8 @@ def _run(case, folder, run=commands.run):
     (folder / name).write_bytes(content)
   before = _files(folder)
   arguments = case.arguments
-  runs = any(a.startswith(('--config=', '--sweep=')) for a in arguments)
-  if case.program == 'run_lra' and runs and '--' not in arguments:
+  trains = any(a.startswith('--config=') for a in arguments)
+  if case.program == 'run_lra' and trains and '--' not in arguments:
     arguments = *arguments, '--norecord'
   done = run(case.program, *arguments, cwd=folder, HOME=str(folder))
   commands.assert_one_sentence(done, *case.words)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from lra import models
-from lra.cli import launch
 from lra.configs.protocols import PROTOCOLS
 from lra.core import tasks
+from lra.many import execute
 from lra.schema import result
 from tests.helpers import documents, mixer_oracle
 from tests.helpers.paths import ROOT
@@ -109,7 +109,7 @@ def test_the_output_of_the_first_run_has_the_lines_that_it_prints(path):
     return re.sub(r'[\d.]+', '0', re.sub(r' on cpu .*', '', text))
 
   name = 'simpletron-b2e07619-s0.json'
-  printed = launch.summary(
+  printed = execute.summary(
       result.read(ROOT / 'lra/results/runs/listops_mini' / name),
       pathlib.Path('runs/listops_mini/simpletron/b2e07619-s0'))
   assert lines(printed) in lines(documents.read(path))

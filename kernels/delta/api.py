@@ -1,9 +1,26 @@
 """Delta rules: the public functions."""
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 
-from lra.kernels import axes, checks, dispatch
-from lra.kernels.delta import xla
+from lra.kernels import call, checks, dispatch, xla
+
+
+class Inputs(NamedTuple):
+  """Arrays of `delta_rule` (beta) or `general_delta_rule` (a and b).
+
+  Zeros at masked tokens leave the state unchanged.
+  """
+  q: jax.Array
+  k: jax.Array
+  v: jax.Array
+  beta: jax.Array | None
+  log_decay: jax.Array | None
+  a: jax.Array | None = None
+  b: jax.Array | None = None
+  state: jax.Array | None = None
 
 
 def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
@@ -24,7 +41,7 @@ def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
   Masked tokens leave the state unchanged; their outputs and gradients are
   exactly 0. Matmuls take operands in the dtype of q and sum in float32. Decays,
   states and the inverse of a chunk's matrix are float32. No exponential exceeds
-  1, whatever the decay.
+  1, whatever the decay. Errors are those of `linear_attention`.
 
   Args:
     q, k: [B, L, H, N], float32 or bfloat16.
@@ -35,22 +52,17 @@ def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
     reverse: whether to start from the last token.
     scale: a Python number.
     initial_state: float32 [B, H, N, E], the state before the first token that
-      is read; None = zeros. With `reverse` the last token is read first.
-    return_state: also return the state after all tokens.
+      is read; None = zeros.
+    return_state: also return the state after all tokens, in the same form.
     kernel: one of `kernels.OPS['delta']`, or 'auto'.
 
   Returns:
-    [B, L, H, E] in the dtype of q; with return_state (out, state), where the
-    state is float32 [B, H, N, E].
-
-  Raises:
-    ValueError: an argument has the wrong shape, dtype or value.
+    [B, L, H, E] in the dtype of q; with return_state (out, state).
   """
   checks.check_qkv(q, k, v, any_value_width=True)
   checks.check_float32('beta', beta, q.shape[:3], '[B, L, H]')
-  operands = xla.Operands(q, k, v, beta, log_decay)
-  return _run(operands, mask, reverse, scale, initial_state, return_state,
-              kernel)
+  return _run(Inputs(q, k, v, beta, log_decay), mask, reverse, scale,
+              initial_state, return_state, kernel)
 
 
 def general_delta_rule(q, k, v, a, b, *, log_decay=None, mask=None,
@@ -64,21 +76,14 @@ def general_delta_rule(q, k, v, a, b, *, log_decay=None, mask=None,
   The state is multiplied by a diagonal matrix plus one of rank 1, as in RWKV-7
   (arXiv 2503.14456, equation 17). There a is minus the normalised removal key,
   and b is this key times a rate for each channel. Here a reads the state before
-  the decay; in `delta_rule` k reads it after the decay.
-
-  Args:
-    q, k, v, log_decay, mask, reverse, scale, initial_state, return_state,
-      kernel: see `delta_rule`.
-    a, b: [B, L, H, N], of the dtype of q.
-
-  Returns and raises: see `delta_rule`.
+  the decay; in `delta_rule` k reads it after the decay. a and b are
+  [B, L, H, N], of the dtype of q; the rest is as in `delta_rule`.
   """
   checks.check_qkv(q, k, v, any_value_width=True)
   for name, x in (('a', a), ('b', b)):
     checks.check_like(name, x, q)
-  operands = xla.Operands(q, k, v, None, log_decay, a, b)
-  return _run(operands, mask, reverse, scale, initial_state, return_state,
-              kernel)
+  return _run(Inputs(q, k, v, None, log_decay, a, b), mask, reverse, scale,
+              initial_state, return_state, kernel)
 
 
 def _run(x, mask, reverse, scale, state, return_state, kernel):
@@ -89,18 +94,13 @@ def _run(x, mask, reverse, scale, state, return_state, kernel):
   if state is not None:
     checks.check_float32('initial_state', state, shape, '[B, H, N, E]')
   scale = checks.check_number('scale', scale)
-  dispatch.resolve('delta', kernel, x.q.shape, x.q.dtype)
+  name = dispatch.resolve('delta', kernel, x.q.shape, x.q.dtype)
 
   def of_tokens(y):
-    if y is None:
-      return None
-    if mask is not None:
-      y = jnp.where(mask.reshape(*mask.shape, *(1,) * (y.ndim - 2)), y, 0)
+    y = xla.keep(mask, y)
     return jnp.flip(y, 1) if reverse else y
 
-  x, state = axes.alike((xla.Operands(*map(of_tokens, x)), state))
-  out, state = xla.run(x, state, scale)
-  out = jnp.flip(out, 1) if reverse else out
-  if mask is not None:
-    out = jnp.where(mask[..., None, None], out, 0)
+  x = jax.tree.map(of_tokens, x)._replace(state=state)
+  out, state = call.run('delta', name, scale, x)
+  out = xla.keep(mask, jnp.flip(out, 1) if reverse else out)
   return (out, state) if return_state else out

@@ -3,16 +3,15 @@
 Both are built by doubling: from blocks of s rows to blocks of 2 s rows. A pair
 of rows j < i is computed when j is in the first half of a new block and i in
 the second. Its decay is a product of two: from j to the end of the first half,
-and from there to i. So every exponential is at most 1, and no two sums are
-subtracted. Nothing overflows, and a strong decay does not make later tokens
-less precise.
+and from there to i. So every exponential is at most 1, nothing overflows, and
+a strong decay does not make later tokens less precise.
 """
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lra.kernels import products
+from lra.kernels import xla
 
 # Axes: x chunks of all heads, or blocks of chunks; r and k kinds of rows and
 # columns; i and j tokens; d channels. Chunks and heads share the axis x: XLA's
@@ -21,28 +20,21 @@ _PAIRS = 'xrid,xkjd->xrkij'
 
 
 def decayed(rows, columns, log_decay):
-  """Returns decayed products of rows and columns, and sums of log decays.
+  """Returns decayed products of rows and columns, and `since` and `until`.
 
     P_ij = sum_d rows_id columns_jd exp(sum_(j < m <= i) log_decay_md),  j <= i
 
-  Args:
-    rows: [X, R, C, N] in the dtype of the matmuls; C is a power of 2.
-    columns: [X, K, C, N].
-    log_decay: float32 [X, C, N], or [X, C, 1] for one number in all channels,
-      or None for no decay.
-
-  Returns:
-    P: float32 [X, R, K, C, C], 0 for j > i.
-    since, until: float32 [X, C, N or 1], sums of the log decays: `since` from
-      the chunk's first row to row i, `until` from row i + 1 to the last row.
-      None without decay.
+  rows are [X, R, C, N], columns [X, K, C, N] in the dtype of the matmuls, and P
+  is float32 [X, R, K, C, C]. log_decay is float32 [X, C, N], or [X, C, 1] for
+  one number in all channels, or None for no decay. `since` and `until` are the
+  last `xla.doubled_sums`, None without decay.
   """
   if log_decay is None:
-    return jnp.tril(products.einsum(_PAIRS, rows, columns)), None, None
+    return jnp.tril(xla.einsum(_PAIRS, rows, columns)), None, None
   if log_decay.shape[-1] == 1:
     one = jnp.ones_like(log_decay)[:, None]
     decays, since, until = _by_doubling(one, one, log_decay)
-    return products.einsum(_PAIRS, rows, columns) * decays, since, until
+    return xla.einsum(_PAIRS, rows, columns) * decays, since, until
   return _by_doubling(rows, columns, log_decay)
 
 
@@ -53,20 +45,15 @@ def _by_doubling(rows, columns, log_decay):
   out = jnp.sum(rows[:, :, None] * columns[:, None], -1)
   out = jnp.moveaxis(out, -1, 1).reshape(
       count * length, *out.shape[1:3], 1, 1)
-  since = log_decay.reshape(count * length, 1, -1)
-  until = jnp.zeros_like(since)
-  while since.shape[1] < length:
-    since_low, since_high = _halves(since)
-    until_low, until_high = _halves(until)
-    size = since_low.shape[1]
-    low = _halves(_blocks(columns, size))[0] * jnp.exp(until_low)[:, None]
-    high = _halves(_blocks(rows, size))[1] * jnp.exp(since_high)[:, None]
-    out = _join(out, products.einsum(
-        _PAIRS, high.astype(dtype), low.astype(dtype)))
-    all_low, all_high = (x[:, -1:] for x in (since_low, since_high))
-    since = jnp.concatenate([since_low, all_low + since_high], 1)
-    until = jnp.concatenate([until_low + all_high, until_high], 1)
-  return out, since, until
+  *levels, last = xla.doubled_sums(log_decay)
+  for n, (since, until) in enumerate(levels):
+    size = 1 << n
+    to_end, from_start = (xla.halves(until, size)[0],
+                          xla.halves(since, size)[1])
+    low = _halves(_blocks(columns, size))[0] * jnp.exp(to_end)[:, None]
+    high = _halves(_blocks(rows, size))[1] * jnp.exp(from_start)[:, None]
+    out = _join(out, xla.einsum(_PAIRS, high.astype(dtype), low.astype(dtype)))
+  return out, *last
 
 
 def _blocks(x, size):
@@ -77,17 +64,12 @@ def _blocks(x, size):
 
 
 def _halves(x):
-  """Splits [2 X, ...] into the first and the second block of each pair."""
   pairs = x.reshape(-1, 2, *x.shape[1:])
   return pairs[:, 0], pairs[:, 1]
 
 
 def _join(diagonal, corner):
-  """Returns lower triangular blocks [X, ..., 2 s, 2 s].
-
-  `diagonal`, [2 X, ..., s, s], has both diagonal blocks of each; `corner`,
-  [X, ..., s, s], the lower left one.
-  """
+  """Returns [[top, 0], [corner, bottom]] of pairs of blocks in `diagonal`."""
   top, bottom = _halves(diagonal)
   return jnp.concatenate([
       jnp.concatenate([top, jnp.zeros_like(corner)], -1),

@@ -7,9 +7,9 @@ A chunk turns the state S before it into outputs O and the state S' after it:
 U has a row for each token. `_Chunks` holds the other factors. u and w contain
 the inverse of a triangular matrix: the WY form of Yang et al. 2024 (arXiv
 2406.06484, section 3.2) and, with decays, of arXiv 2412.06464, section 3.3.
-The factors of many chunks are computed at once. A scan over chunks then finds
-the states with two matmuls each. An outer loop over segments of 1,024 tokens
-saves only the states before them, and its backward pass recomputes a segment.
+A scan over chunks finds the states with two matmuls each. An outer loop over
+segments of 1,024 tokens saves only the states before them, and its backward
+pass recomputes a segment.
 """
 
 import functools
@@ -19,54 +19,29 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lra.kernels import axes, dispatch, products
+from lra.kernels import axes, dispatch, xla
 from lra.kernels.delta import chunk
+from lra.kernels.xla import einsum
 
 CHUNK = 64
 CPU_CHUNK = 16  # needs the least work; a CPU has no fast units for matmuls
 SEGMENT = 1024
 
 
-class Operands(NamedTuple):
-  """Operands of a delta rule; zeros at masked tokens leave the state unchanged.
-
-  Attributes:
-    q, k: [B, L, H, N].
-    v: [B, L, H, E].
-    beta: float32 [B, L, H]; None if `a` and `b` are given.
-    log_decay: float32 [B, L, H] or [B, L, H, N], or None.
-    a, b: [B, L, H, N], or None.
-  """
-  q: jax.Array
-  k: jax.Array
-  v: jax.Array
-  beta: jax.Array | None
-  log_decay: jax.Array | None
-  a: jax.Array | None = None
-  b: jax.Array | None = None
-
-
-def run(x, state, scale):
-  """Returns (out [B, L, H, E] in the dtype of v, float32 last state).
-
-  Args:
-    x: `Operands`.
-    state: float32 [B, H, N, E] or None.
-    scale: a float, factor of `out`.
-  """
+def forward(inputs, scale, save):
+  del save
+  x, state = inputs._replace(state=None), inputs.state
   batch, length, heads, width = x.v.shape
   size = CPU_CHUNK if dispatch.platform() == 'cpu' else CHUNK
   size = min(size, 1 << (length - 1).bit_length())
-  segments = -(-length // SEGMENT)
-  count = -(-length // (segments * size))
+  plan = xla.Segments.of(length, size, SEGMENT)
   if x.log_decay is not None and x.log_decay.ndim == 3:
     x = x._replace(log_decay=x.log_decay[..., None])
 
   def split(y):
-    """Turns [B, L, H, ...] into [segments, chunks, B, H, C, ...]."""
-    extra = segments * count * size - length
+    extra = plan.count * plan.size - length
     y = jnp.pad(y, [(0, 0), (0, extra)] + [(0, 0)] * (y.ndim - 2))
-    y = y.reshape(batch, segments, count, size, *y.shape[2:])
+    y = y.reshape(batch, plan.count, -1, size, *y.shape[2:])
     return jnp.transpose(y, (1, 2, 0, 4, 3, *range(5, y.ndim)))
 
   if state is None:
@@ -75,17 +50,11 @@ def run(x, state, scale):
       jax.checkpoint(functools.partial(_segment, scale), prevent_cse=False),
       state, jax.tree.map(split, x))
   out = jnp.transpose(out, (2, 0, 1, 4, 3, 5))
-  return out.reshape(batch, -1, heads, width)[:, :length], state
+  return (out.reshape(batch, -1, heads, width)[:, :length], state), None
 
 
 class _Chunks(NamedTuple):
-  """Factors of all chunks of a segment, each array [n, B, H, ...].
-
-    U = u + w S,  out = q S + weights U + o,  S' = keep S + k^T U + kv
-
-  S is the state before a chunk, S' the state after it. In the results of
-  `_delta` and `_general` one axis stands for the first three.
-  """
+  """Factors of all chunks of a segment, each array [n, B, H, ...]."""
   u: jax.Array
   w: jax.Array
   k: jax.Array
@@ -104,8 +73,8 @@ def _segment(scale, state, x):
   chunks = jax.tree.map(lambda y: y.reshape(*lead, *y.shape[1:]), chunks)
 
   def walk(state, c):
-    rows = c.u + products.einsum('bhid,bhde->bhie', c.w, state.astype(dtype))
-    after = products.einsum('bhid,bhie->bhde', c.k, rows.astype(dtype))
+    rows = c.u + einsum('bhid,bhde->bhie', c.w, state.astype(dtype))
+    after = einsum('bhid,bhie->bhde', c.k, rows.astype(dtype))
     after += state if c.keep is None else c.keep * state
     if c.kv is not None:
       after += c.kv
@@ -113,30 +82,28 @@ def _segment(scale, state, x):
 
   outside = dict(q=None, weights=None, o=None)
   state, (before, rows) = lax.scan(walk, state, chunks._replace(**outside))
-  out = products.einsum('nbhid,nbhde->nbhie', chunks.q, before)
-  out += products.einsum('nbhij,nbhje->nbhie', chunks.weights, rows)
+  out = einsum('nbhid,nbhde->nbhie', chunks.q, before)
+  out += einsum('nbhij,nbhje->nbhie', chunks.weights, rows)
   if chunks.o is not None:
     out += chunks.o
   return state, (out * scale).astype(dtype)
 
 
 def _delta(x):
-  """Returns the `_Chunks` of `lra.kernels.delta_rule`."""
   dtype = x.q.dtype
   pairs, since, until = chunk.decayed(
       jnp.stack([x.q, x.k], 1), x.k[:, None], x.log_decay)
   beta = x.beta[..., None]
   solve = chunk.inverse(jnp.tril(beta * pairs[:, 1, 0], -1))
   solve = (solve * jnp.swapaxes(beta, -1, -2)).astype(dtype)
-  w = products.einsum('xij,xjd->xid', solve, _times(x.k, since))
+  w = einsum('xij,xjd->xid', solve, _times(x.k, since))
   return _Chunks(
-      u=products.einsum('xij,xje->xie', solve, x.v), w=-w.astype(dtype),
+      u=einsum('xij,xje->xie', solve, x.v), w=-w.astype(dtype),
       k=_times(x.k, until), keep=_keep(since), kv=None, q=_times(x.q, since),
       weights=pairs[:, 0, 0].astype(dtype), o=None)
 
 
 def _general(x):
-  """Returns the `_Chunks` of `lra.kernels.general_delta_rule`."""
   dtype = x.q.dtype
   # `a` of token i reads the state after token i - 1, like q of token i - 1.
   pairs, since, until = chunk.decayed(
@@ -145,21 +112,18 @@ def _general(x):
   to_v, to_rows = (_earlier(pairs[:, 1, n]) for n in (0, 1))
   solve = chunk.inverse(-to_rows).astype(dtype)
   start = None if since is None else _earlier(since)
-  u = products.einsum('xij,xje->xie', to_v.astype(dtype), x.v)
-  u = products.einsum('xij,xje->xie', solve, u.astype(dtype))
-  w = products.einsum('xij,xjd->xid', solve, _times(x.a, start))
+  u = einsum('xij,xje->xie', to_v.astype(dtype), x.v)
+  u = einsum('xij,xje->xie', solve, u.astype(dtype))
+  w = einsum('xij,xjd->xid', solve, _times(x.a, start))
   return _Chunks(
       u=u, w=w.astype(dtype), k=_times(x.b, until), keep=_keep(since),
-      kv=products.einsum('xid,xie->xde', _times(x.k, until), x.v),
+      kv=einsum('xid,xie->xde', _times(x.k, until), x.v),
       q=_times(x.q, since), weights=out_rows,
-      o=products.einsum('xij,xje->xie', out_v, x.v))
+      o=einsum('xij,xje->xie', out_v, x.v))
 
 
 def _times(x, log_factor):
-  """Returns x exp(log_factor) in the dtype of x."""
-  if log_factor is None:
-    return x
-  return (x.astype(jnp.float32) * jnp.exp(log_factor)).astype(x.dtype)
+  return x if log_factor is None else xla.weighed(x, jnp.exp(log_factor))
 
 
 def _keep(since):

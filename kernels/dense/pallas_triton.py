@@ -8,8 +8,6 @@ tokens once. XLA sums the dW of the programs in a fixed order. Matmuls of
 float32 are single TF32 matmuls, XLA's default on these devices.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
@@ -27,8 +25,6 @@ PRECISIONS = (None, 'default', 'fastest', 'tensorfloat32')
 
 
 def supported(ins, outs, dtype):
-  """Raises NotImplementedError for W [ins, outs] that the kernel cannot take.
-  """
   dtype = jnp.dtype(dtype)
   if dtype.name not in MOST:
     raise NotImplementedError(f'pallas_triton does not support {dtype}')
@@ -45,7 +41,7 @@ def supported(ins, outs, dtype):
 def gradients(x, w_KxM, dy):
   """Returns the gradients of x W: (dx in the dtype of x, dW float32 [K, M]).
 
-  x is [..., K], W [K, M] and dy [..., M], all float32 or all bfloat16.
+  x is [..., K] and dy [..., M], all float32 or all bfloat16.
   """
   x_NxK = triton.rows(x)
   (n, ins), outs = x_NxK.shape, w_KxM.shape[1]
@@ -57,13 +53,12 @@ def gradients(x, w_KxM, dy):
   interpret = dispatch.interpret_params()
   tools = Tools(interpret is not None, exact=False)
   plan = Plan(shape, parts, per_part, (of_dy, of_w), tools)
-  like = functools.partial(dispatch.like, x_NxK)
   found = triton.call(
-      'dense_gradients', functools.partial(_gradients, plan=plan),
+      'dense_gradients', _gradients,
       {'x': x_NxK, 'w': w_KxM, 'dy': triton.rows(dy)},
-      {'dx': like(x_NxK.shape, x_NxK.dtype),
-       'dw': like((parts * ins, outs), jnp.float32)},
-      grid=(1, parts, 1), warps=WARPS, stages=2, interpret=interpret)
+      {'dx': (x_NxK.shape, x_NxK.dtype),
+       'dw': ((parts * ins, outs), jnp.float32)},
+      grid=(1, parts, 1), warps=WARPS, stages=2, interpret=interpret, plan=plan)
   dw_KxM = found['dw'].reshape(parts, ins, outs).sum(0)
   return found['dx'].reshape(x.shape), dw_KxM
 
@@ -73,15 +68,11 @@ def _columns(outs):
 
 
 def _whole(outs):
-  """Returns M rounded up to whole blocks of columns."""
   return -(-outs // _columns(outs)) * _columns(outs)
 
 
 def _gradients(ins, outs, *, plan):
-  """Computes dx of one part of the tokens and the part's sum for dW.
-
-  Inputs are x, w, dy; outputs dx, dw.
-  """
+  """Computes dx of one part of the tokens and the part's sum for dW."""
   of_w, walk = plan.options[1], Walk(plan)
   at_x = walk.at
   at_dy, at_w = (Place(s, at_x.b, at_x.h) for s in plan.options)

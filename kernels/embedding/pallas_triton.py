@@ -8,8 +8,6 @@ tensor cores. XLA sums the results of the programs in a fixed order.
 numbers. So three bfloat16 matmuls with float32 sums add no rounding error.
 """
 
-import functools
-
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -24,7 +22,6 @@ ROWS = 32
 
 
 def supported(size, dtype):
-  """Raises NotImplementedError if the kernel cannot take a table [size, D]."""
   if size > LARGEST:
     raise NotImplementedError('pallas_triton supports tables of up to '
                               f'{LARGEST} ids, got {size}')
@@ -43,17 +40,16 @@ def gradient(ids, dy, size):
   parts, per_part = triton.cut(n, shape.column_blocks, ROWS, per_core=1)
   interpret = dispatch.interpret_params()
   plan = Plan(shape, parts, per_part, size, Tools(interpret is not None))
-  sums = dispatch.like(dy_NxD, (parts * size, width), jnp.float32)
-  outs = triton.call('table_gradient', functools.partial(_sums, plan=plan),
+  outs = triton.call('table_gradient', _sums,
                      {'ids': ids.reshape(-1).astype(jnp.int32), 'dy': dy_NxD},
-                     {'sums': sums}, grid=(shape.column_blocks, parts, 1),
+                     {'sums': ((parts * size, width), jnp.float32)},
+                     grid=(shape.column_blocks, parts, 1),
                      warps=8 if padded(size) * columns > MOST // 4 else 4,
-                     stages=2, interpret=interpret)
+                     stages=2, interpret=interpret, plan=plan)
   return outs['sums'].reshape(parts, size, width).sum(0)
 
 
 def _sums(ins, outs, *, plan):
-  """Sums the gradients dy of each id over one part of the tokens."""
   shape, size, walk = plan.shape, plan.options, Walk(plan, by_columns=True)
   at, ids = walk.at, padded(size)
   rows = lax.broadcasted_iota(jnp.int32, (ids, 1), 0)

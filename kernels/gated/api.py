@@ -1,9 +1,25 @@
 """Gated linear attention: the public function."""
 
+from typing import Any, NamedTuple
+
+import jax
 import jax.numpy as jnp
 
-from lra.kernels import axes, checks, dispatch
-from lra.kernels.gated import call
+from lra.kernels import call, checks, dispatch, xla
+
+
+class Options(NamedTuple):
+  scale: float = 1.0
+  interpret: Any = None
+
+
+class Inputs(NamedTuple):
+  """Arrays of `gated_linear_attention`, 0 at masked tokens."""
+  q: jax.Array
+  k: jax.Array
+  v: jax.Array
+  log_decay: jax.Array
+  state: jax.Array | None
 
 
 def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
@@ -20,7 +36,8 @@ def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
   Masked tokens leave the state unchanged; their outputs and gradients are
   exactly 0. A sequence may be split in two without changing the result, if the
   second part starts from the state of the first. Matmuls take operands in the
-  dtype of q and sum in float32; gates and states are float32.
+  dtype of q and sum in float32; gates and states are float32. Errors are those
+  of `linear_attention`.
 
   Args:
     q, k: [B, L, G, N], float32 or bfloat16. G divides H: groups of H / G
@@ -33,17 +50,12 @@ def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
     mask: bool [B, L], True = token; None = all True. No gradient.
     reverse: whether to start from the last token: S_(t+1) in place of S_(t-1).
     initial_state: S before the first token that is read, float32
-      [B, H, N, E]; None = zeros. With `reverse` the last token is read first.
+      [B, H, N, E]; None = zeros.
     return_state: also return the state after all tokens.
-    kernel: one of `kernels.OPS['gated']`, or 'auto': a kernel for this device
-      if it supports the operands, else 'xla'.
+    kernel: one of `kernels.OPS['gated']`, or 'auto'.
 
   Returns:
     o, [B, L, H, E] in the dtype of q; with return_state (o, state).
-
-  Raises:
-    ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_gated(q, k, v, log_decay)
   checks.check_mask(mask, q)
@@ -55,27 +67,15 @@ def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
   name = dispatch.resolve(
       'gated', kernel, (batch, length, heads, features), q.dtype,
       value_width=width, channels=log_decay.ndim == 4, groups=q.shape[2])
-  options = call.Options(
-      checks.check_number('scale', scale), dispatch.interpret_params())
+  options = Options(checks.check_number('scale', scale),
+                    dispatch.interpret_params())
   if log_decay.ndim == 4:
     # Gates multiply q and k before the matmul of both, and differ between the
     # heads of a group. So every head needs its own q and k.
     q, k = (jnp.repeat(x, heads // x.shape[2], axis=2) for x in (q, k))
-  arrays = q, k, v, log_decay
-  if mask is not None:
-    arrays = [_kept(mask, x) for x in arrays]
+  arrays = [xla.keep(mask, x) for x in (q, k, v, log_decay)]
   if reverse:
     arrays = [jnp.flip(x, 1) for x in arrays]
-  o, state = call.attend(
-      name, options, axes.alike(call.Inputs(*arrays, initial_state)))
-  if reverse:
-    o = jnp.flip(o, 1)
-  if mask is not None:
-    o = _kept(mask, o)
+  o, state = call.run('gated', name, options, Inputs(*arrays, initial_state))
+  o = xla.keep(mask, jnp.flip(o, 1) if reverse else o)
   return (o, state) if return_state else o
-
-
-def _kept(mask_BxL, x):
-  """Returns x with 0 at masked tokens, where x may be NaN."""
-  keep = mask_BxL.reshape(*mask_BxL.shape, *(1,) * (x.ndim - 2))
-  return jnp.where(keep, x, 0)

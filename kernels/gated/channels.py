@@ -15,7 +15,7 @@ GLA (arXiv 2312.06635, section 4.3), which has two levels.
 The gradient of sum_{t <= i} g_t is q_i dq_i - k_i dk_i, channel by channel.
 
 Shapes: B batch, N chunks, C rows of a chunk, H heads, D width of q and k, E
-width of v; X counts the blocks of an array.
+width of v; X counts the blocks of an array. Functions are those of `scalar`.
 """
 
 from typing import NamedTuple
@@ -23,8 +23,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lra.kernels import dispatch, products
-from lra.kernels.gated.scalar import LEAST, weighed
+from lra.kernels import dispatch, xla
+from lra.kernels.gated import scalar
+from lra.kernels.xla import einsum, halves, weighed
 
 BLOCK = 8  # rows of the smallest blocks
 
@@ -39,13 +40,7 @@ def chunk():
 
 
 class Decays(NamedTuple):
-  """Sums of log decays in blocks of 1, 2, 4, ... C rows, float32.
-
-  Attributes:
-    since: for each size of a block, sums from the block's start up to and with
-      each row, [B, N, H, C, D].
-    until: for each size, sums from after each row to the block's end.
-    total: sums of the chunks, [B, N, H, D].
+  """Sums of log decays: `xla.doubled_sums`, and those of chunks, [B, N, H, D].
   """
   since: tuple
   until: tuple
@@ -54,14 +49,13 @@ class Decays(NamedTuple):
   def halves(self):
     """Yields (h, factors of queries, factors of keys) for blocks of 2 h rows.
 
-    Factors are [X, h, D]: of queries in the second half of each block, of keys
-    in the first half.
+    They are [X, h, D], for queries in the second half, keys in the first.
     """
     for n, (since, until) in enumerate(zip(self.since[:-1], self.until[:-1],
                                            strict=True)):
       if 1 << n >= BLOCK:
-        yield (1 << n, jnp.exp(_halves(since, 1 << n)[:, 1]),
-               jnp.exp(_halves(until, 1 << n)[:, 0]))
+        yield (1 << n, jnp.exp(halves(since, 1 << n)[1]),
+               jnp.exp(halves(until, 1 << n)[0]))
 
   def within(self):
     """Returns factors of pairs i > j in the smallest blocks, [X, b, b, D]."""
@@ -74,103 +68,80 @@ class Decays(NamedTuple):
 
 
 def decays(g_BxNxHxCxD):
-  g = jnp.maximum(g_BxNxHxCxD, LEAST)
-  since, until = [g], [jnp.zeros_like(g)]
-  for n in range((g.shape[3] - 1).bit_length()):
-    first, second = (_halves(since[-1], 1 << n)[:, i] for i in (0, 1))
-    since.append(_joined(first, second + first[:, -1:], g))
-    before, behind = (_halves(until[-1], 1 << n)[:, i] for i in (0, 1))
-    until.append(_joined(before + second[:, -1:], behind, g))
-  return Decays(tuple(since), tuple(until), since[-1][:, :, :, -1])
+  g = jnp.maximum(g_BxNxHxCxD, scalar.LEAST)
+  since, until = zip(*xla.doubled_sums(g), strict=True)
+  return Decays(since, until, since[-1][:, :, :, -1])
 
 
 def into_state(k, v, decay):
-  """Returns each chunk's addition to the state, [B, N, H, D, E].
-
-  It is sum_j exp(until_j) k_j^T v_j.
-  """
-  k_end = weighed(k, jnp.exp(decay.until[-1]))
-  return products.einsum('bnhid,bnhie->bnhde', k_end, v)
+  return einsum('bnhid,bnhie->bnhde', weighed(k, jnp.exp(decay.until[-1])), v)
 
 
 def into_gradient(q, do, decay):
-  """Returns the gradient of the state before each chunk from its outputs."""
-  q_start = weighed(q, jnp.exp(decay.since[-1]))
-  return products.einsum('bnhid,bnhie->bnhde', q_start, do)
+  return einsum('bnhid,bnhie->bnhde', weighed(q, jnp.exp(decay.since[-1])), do)
 
 
 def outputs(q, k, v, decay, before):
-  """Returns the outputs o, float32 [B, N, H, C, E], from states `before`."""
   q_start = weighed(q, jnp.exp(decay.since[-1]))
-  o = products.einsum('bnhid,bnhde->bnhie', q_start, before.astype(q.dtype))
-  within = decay.within()
-  rows = within.shape[1]
-  q_b, k_b = (_blocks(x.astype(jnp.float32), rows) for x in (q, k))
-  weights = (q_b[:, :, None] * k_b[:, None] * within).sum(-1).astype(v.dtype)
-  o += products.einsum(
-      'xij,xje->xie', weights, _blocks(v, rows)).reshape(o.shape)
+  o = einsum('bnhid,bnhde->bnhie', q_start, before.astype(q.dtype))
+  _, _, weights = _block_weights(q, k, v, decay.within())
+  o += einsum('xij,xje->xie', weights,
+              _blocks(v, weights.shape[1])).reshape(o.shape)
   o += _own(q, k) * v.astype(jnp.float32)
   for h, to_q, to_k in decay.halves():
-    q_h = weighed(_halves(q, h)[:, 1], to_q)
-    k_h = weighed(_halves(k, h)[:, 0], to_k)
-    weights = products.einsum('xid,xjd->xij', q_h, k_h).astype(v.dtype)
-    part = products.einsum('xij,xje->xie', weights, _halves(v, h)[:, 0])
+    q_h, k_h = weighed(halves(q, h)[1], to_q), weighed(halves(k, h)[0], to_k)
+    weights = einsum('xid,xjd->xij', q_h, k_h).astype(v.dtype)
+    part = einsum('xij,xje->xie', weights, halves(v, h)[0])
     o += _joined(jnp.zeros_like(part), part, o)
   return o
 
 
 def gradients(q, k, v, decay, before, dafter, do):
-  """Returns float32 gradients of q, k, v and the log decays.
-
-  `before` is the state before each chunk, `dafter` the gradient of the state
-  after it, `do` the gradient of the outputs.
-  """
   dtype = v.dtype
   start, end = jnp.exp(decay.since[-1]), jnp.exp(decay.until[-1])
   dafter_e, before_e = dafter.astype(dtype), before.astype(dtype)
-  dq = start * products.einsum('bnhie,bnhde->bnhid', do, before_e)
-  dk_end = end * products.einsum('bnhie,bnhde->bnhid', v, dafter_e)
-  dv = products.einsum('bnhid,bnhde->bnhie', weighed(k, end), dafter_e)
+  dq = start * einsum('bnhie,bnhde->bnhid', do, before_e)
+  dk_end = end * einsum('bnhie,bnhde->bnhid', v, dafter_e)
+  dv = einsum('bnhid,bnhde->bnhie', weighed(k, end), dafter_e)
   dk = dk_end
   for parts in (_block_gradients, _half_gradients):
     part_q, part_k, part_v = parts(q, k, v, decay, do)
     dq, dk, dv = dq + part_q, dk + part_k, dv + part_v
   q, k, v, do = (x.astype(jnp.float32) for x in (q, k, v, do))
   last = (k * dk_end).sum(3) + jnp.exp(decay.total) * (before * dafter).sum(4)
-  dc = q * dq - k * dk
-  dg = jnp.flip(jnp.cumsum(jnp.flip(dc, 3), 3), 3) + last[:, :, :, None]
+  dg = scalar.behind(q * dq - k * dk) + last[:, :, :, None]
   own = _own(v, do)
   return dq + own * k, dk + own * q, dv + _own(q, k) * do, dg
 
 
-def _block_gradients(q, k, v, decay, do):
-  """Returns the gradients of q, k, v from pairs within the smallest blocks."""
-  within = decay.within()
-  rows = within.shape[1]
-  q_b, k_b = (_blocks(x.astype(jnp.float32), rows) for x in (q, k))
-  v_b, do_b = _blocks(v, rows), _blocks(do, rows)
+def _block_weights(q, k, v, within):
+  q_b, k_b = (_blocks(x.astype(jnp.float32), within.shape[1]) for x in (q, k))
   weights = (q_b[:, :, None] * k_b[:, None] * within).sum(-1).astype(v.dtype)
-  dweights = products.einsum('xie,xje->xij', do_b, v_b)[..., None] * within
+  return q_b, k_b, weights
+
+
+def _block_gradients(q, k, v, decay, do):
+  within = decay.within()
+  q_b, k_b, weights = _block_weights(q, k, v, within)
+  v_b, do_b = (_blocks(x, within.shape[1]) for x in (v, do))
+  dweights = einsum('xie,xje->xij', do_b, v_b)[..., None] * within
   dq = (dweights * k_b[:, None]).sum(2)
   dk = (dweights * q_b[:, :, None]).sum(1)
-  dv = products.einsum('xij,xie->xje', weights, do_b)
+  dv = einsum('xij,xie->xje', weights, do_b)
   return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
 
 
 def _half_gradients(q, k, v, decay, do):
-  """Returns the gradients of q, k, v from pairs in different smallest blocks.
-  """
   dtype, (dq, dk, dv) = v.dtype, (
       jnp.zeros(x.shape, jnp.float32) for x in (q, k, v))
   for h, to_q, to_k in decay.halves():
-    q_h = weighed(_halves(q, h)[:, 1], to_q)
-    k_h = weighed(_halves(k, h)[:, 0], to_k)
-    v_h, do_h = _halves(v, h)[:, 0], _halves(do, h)[:, 1]
-    weights = products.einsum('xid,xjd->xij', q_h, k_h).astype(dtype)
-    dweights = products.einsum('xie,xje->xij', do_h, v_h).astype(dtype)
-    part_q = to_q * products.einsum('xij,xjd->xid', dweights, k_h)
-    part_k = to_k * products.einsum('xij,xid->xjd', dweights, q_h)
-    part_v = products.einsum('xij,xie->xje', weights, do_h)
+    q_h, k_h = weighed(halves(q, h)[1], to_q), weighed(halves(k, h)[0], to_k)
+    v_h, do_h = halves(v, h)[0], halves(do, h)[1]
+    weights = einsum('xid,xjd->xij', q_h, k_h).astype(dtype)
+    dweights = einsum('xie,xje->xij', do_h, v_h).astype(dtype)
+    part_q = to_q * einsum('xij,xjd->xid', dweights, k_h)
+    part_k = to_k * einsum('xij,xid->xjd', dweights, q_h)
+    part_v = einsum('xij,xie->xje', weights, do_h)
     dq += _joined(jnp.zeros_like(part_q), part_q, dq)
     dk += _joined(part_k, jnp.zeros_like(part_k), dk)
     dv += _joined(part_v, jnp.zeros_like(part_v), dv)
@@ -183,15 +154,8 @@ def _own(q, k):
 
 
 def _blocks(x, rows):
-  """Splits rows into blocks: [X, rows, D]."""
   return x.reshape(-1, rows, x.shape[-1])
 
 
-def _halves(x, h):
-  """Splits rows into blocks of two halves: [X, 2, h, D]."""
-  return x.reshape(-1, 2, h, x.shape[-1])
-
-
 def _joined(first, second, like):
-  """Inverts `_halves`: returns rows in the shape of `like`."""
   return jnp.stack([first, second], 1).reshape(like.shape)

@@ -5,10 +5,9 @@ chip between blocks and is written once per block for the backward pass. The
 backward kernel walks from the last block to the first. Within a block it
 recomputes the states forward, then walks backward over the chunks.
 
-XLA sums the log decays of each chunk beforehand; `lra.kernels.gated.scalar`
-has the
-formulas. These sums, float32 [B, sets, heads, L], have tokens on lanes, so that
-memory does not pad them.
+XLA sums the log decays of each chunk beforehand; `lra.kernels.gated.scalar` has
+the formulas. These sums, float32 [B, sets, heads, L], have tokens on lanes, so
+that memory does not pad them.
 """
 
 import dataclasses
@@ -20,25 +19,22 @@ from jax.experimental import pallas as pl
 
 from lra.kernels import dispatch, tpu
 from lra.kernels.gated import scalar
+from lra.kernels.xla import weighed
 
 MULTIPLE = 16  # of head widths; others would be cut out of registers
 
 
 def supported(shape, dtype, value_width=None, channels=False, groups=None):
-  """Raises NotImplementedError for operands that the kernels cannot take."""
   *_, heads, width = shape
   value_width, groups = value_width or width, groups or heads
   if channels:
     raise NotImplementedError(
         'pallas_tpu supports a gate of each head, not of each channel')
-  if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
-    raise NotImplementedError('pallas_tpu supports float32 and bfloat16 q, k, '
-                              f'v, got {dtype}')
   if width % MULTIPLE or value_width % MULTIPLE:
     raise NotImplementedError(
         f'pallas_tpu supports head widths that are multiples of {MULTIPLE}, '
         f'got {width} for q and k, {value_width} for v')
-  plan = _plan(shape, dtype, value_width, groups, 1.0, None)
+  plan = _plan(shape, dtype, value_width, groups)
   if plan.heads > tpu.MAX_HEADS:
     raise NotImplementedError(
         f'pallas_tpu takes blocks of up to {tpu.MAX_HEADS} heads that fill '
@@ -53,7 +49,7 @@ def supported(shape, dtype, value_width=None, channels=False, groups=None):
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state, states before blocks or None)."""
+  """Saves the states before blocks, [B, blocks, H, D, E]."""
   plan = _of(inputs, options)
   like = functools.partial(dispatch.like, inputs.v)
   b, heads = plan.batch, plan.num_heads
@@ -64,11 +60,12 @@ def forward(inputs, options, save):
                     if save else None)}
   found = _call(plan, _forward_kernel, _operands(plan, inputs, inputs.state),
                 outs, products=4)
-  return found['o'].reshape(inputs.v.shape), found['state'], found['saved']
+  o = found['o'].reshape(inputs.v.shape)
+  return (o, found['state']), found['saved']
 
 
-def backward(inputs, saved, do, dstate, options):
-  """Returns the gradients of q, k, v, g and of the initial state."""
+def backward(inputs, saved, cotangents, options):
+  do, dstate = cotangents
   plan = _of(inputs, options, back=True)
   like = functools.partial(dispatch.like, inputs.v)
   sums = _sums(plan, inputs.log_decay)
@@ -83,24 +80,19 @@ def backward(inputs, saved, do, dstate, options):
   found = _call(plan, _backward_kernel, ins, outs, products=10,
                 states=plan.count)
   dg = found['dg'].reshape(plan.batch, plan.num_heads, -1)
-  return (*(found[f'd{name}'].reshape(getattr(inputs, name).shape)
-            for name in 'qkv'),
-          jnp.swapaxes(dg, 1, 2)[:, :plan.length], found['dstate'])
+  dqkv = (found[f'd{name}'].reshape(getattr(inputs, name).shape)
+          for name in 'qkv')
+  return type(inputs)(
+      *dqkv, jnp.swapaxes(dg, 1, 2)[:, :plan.length],
+      None if inputs.state is None else found['dstate'])
 
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-  """Sizes of a call.
+  """Sizes of a call; `width` and `value_width` are D and E.
 
-  Attributes:
-    batch, length, num_heads: B, L, H.
-    width, value_width: D and E, widths of a head's keys and values.
-    groups, shared: groups of heads in a block; heads of a group, which share
-      queries and keys.
-    rows: tokens of a block.
-    dtype: dtype of q.
-    scale, interpret: see `lra.kernels.gated.call.Options`.
-    back: whether blocks go last to first.
+  A block has `groups` groups of `shared` heads, which share queries and keys,
+  and `rows` tokens. With `back`, blocks go last to first.
   """
   batch: int
   length: int
@@ -111,13 +103,12 @@ class _Plan:
   shared: int
   rows: int
   dtype: object
-  scale: float
-  interpret: object
+  scale: float = 1.0
+  interpret: object = None
   back: bool = False
 
   @property
   def heads(self):
-    """Returns the number of heads in a block."""
     return self.groups * self.shared
 
   @property
@@ -134,11 +125,9 @@ class _Plan:
 
   @property
   def count(self):
-    """Returns the number of chunks in a block."""
     return self.rows // self.chunk
 
   def block(self, n):
-    """Returns the block at step n of the grid."""
     return self.blocks - 1 - n if self.back else n
 
   def keys(self):
@@ -175,26 +164,19 @@ class _Plan:
 def _of(inputs, options, back=False):
   *lead, groups, width = inputs.q.shape
   heads, value_width = inputs.v.shape[2:]
-  plan = _plan((*lead, heads, width), inputs.q.dtype, value_width, groups,
-               options.scale, options.interpret)
-  return dataclasses.replace(plan, back=back)
+  plan = _plan((*lead, heads, width), inputs.q.dtype, value_width, groups)
+  return dataclasses.replace(plan, back=back, **options._asdict())
 
 
-def _plan(shape, dtype, value_width, groups, scale, interpret):
+def _plan(shape, dtype, value_width, groups):
   batch, length, heads, width = shape
   shared = heads // groups
   taken = next((n for n in range(1, groups) if groups % n == 0
                 and n * width % tpu.LANES == 0
                 and n * shared * value_width % tpu.LANES == 0), groups)
   lanes = taken * max(width, shared * value_width)
-  most = tpu.BLOCK_BYTES // (lanes * jnp.dtype(dtype).itemsize)
-  most = max(tpu.STEP, min(tpu.MAX_ROWS, most) // tpu.STEP * tpu.STEP)
-  rows = length
-  if length > tpu.STEP:
-    each = pl.cdiv(length, pl.cdiv(length, most))
-    rows = pl.cdiv(each, tpu.STEP) * tpu.STEP
-  return _Plan(batch, length, heads, width, value_width, taken, shared, rows,
-               dtype, scale, interpret)
+  return _Plan(batch, length, heads, width, value_width, taken, shared,
+               tpu.block_rows(length, lanes, dtype), dtype)
 
 
 def _sums(plan, g_BxLxH):
@@ -228,7 +210,6 @@ def _call(plan, kernel, ins, outs, *, products, states=0):
 
 
 class _Chunk:
-  """Operands of chunk c of a block, and its decays."""
 
   def __init__(self, plan, ins, block, c):
     self.plan, self.ins = plan, ins
@@ -260,7 +241,6 @@ class _Chunk:
     return jnp.exp(within), jnp.exp(c), jnp.exp(last - c), jnp.exp(last)
 
   def column(self, row):
-    """Returns a row [1, C] as a column [C, 1]."""
     return jnp.where(self.i == self.j, row, 0).sum(1, keepdims=True)
 
   def behind(self, column):
@@ -293,7 +273,7 @@ def _forward_kernel(plan, ins, outs, state_scr):
         o += nn(q, state.astype(dtype)) * start
         outs.o[0, chunk.rows, chunk.lanes('v', head)] = (
             plan.scale * o).astype(dtype)
-        state_scr[head] = state * over + tn(k, scalar.weighed(v, end))
+        state_scr[head] = state * over + tn(k, weighed(v, end))
 
   @pl.when(n == pl.num_programs(2) - 1)
   def _():
@@ -318,7 +298,7 @@ def _backward_kernel(plan, ins, outs, dstate_scr, states_scr):
       _, _, end, over = chunk.decays(head)
       k, v = chunk.load('k', head // plan.shared), chunk.load('v', head)
       states_scr[c + 1, head] = states_scr[c, head] * over + tn(
-          k, scalar.weighed(v, end))
+          k, weighed(v, end))
 
   @pl.loop(0, plan.count)
   def _(step):
@@ -332,12 +312,12 @@ def _backward_kernel(plan, ins, outs, dstate_scr, states_scr):
       for head in range(group * plan.shared, (group + 1) * plan.shared):
         within, start, end, over = chunk.decays(head)
         v, do = chunk.load('v', head), chunk.load('do', head)
-        do = scalar.weighed(do, plan.scale)
+        do = weighed(do, plan.scale)
         before, dafter = states_scr[c, head], dstate_scr[head]
         before_e, dafter_e = before.astype(dtype), dafter.astype(dtype)
         weights, dweights = scores * within, nt(do, v)
         dscores += dweights * within
-        do_start, v_end = scalar.weighed(do, start), scalar.weighed(v, end)
+        do_start, v_end = weighed(do, start), weighed(v, end)
         dq += nt(do_start, before_e)
         dk += nt(v_end, dafter_e)
         dv_end = nn(k, dafter_e) * end

@@ -1,32 +1,26 @@
 """Gated linear attention in plain XLA: chunks, no loop over tokens.
 
-A loop over segments of tokens keeps temporary memory independent of L.
-Within a segment all chunks are computed at once. `scalar` and `channels` have
-the formulas of a chunk, for the two kinds of gates. This module computes the
-states between chunks.
-
-The forward pass saves the states before the segments, and the backward pass
+`scalar` and `channels` have the formulas of a chunk, for the two kinds of
+gates. The forward pass saves the states before segments, and the backward pass
 recomputes the rest. The gradient of a log decay is a sum over its chunk, plus
 the product of the state behind the chunk with the gradient of this state. A sum
 over the whole sequence would lose precision.
 """
 
 import functools
-from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 
-from lra.kernels import axes
+from lra.kernels import axes, xla
 from lra.kernels.gated import channels, scalar
 
 CHUNKS = 16  # chunks in a segment
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state, states before segments or None)."""
   q, k, v, g, state = inputs
-  form, plan = _form(g), _plan(q.shape[1], _form(g))
+  form, plan = _plan(q, g)
   if state is None:
     state = axes.zeros(
         (q.shape[0], v.shape[2], q.shape[3], v.shape[3]), jnp.float32, q)
@@ -34,87 +28,66 @@ def forward(inputs, options, save):
 
   def body(carry, n):
     state, out = carry
-    q, k, v, g = plan.read(arrays, n)
+    q, k, v, g = _read(plan, arrays, n)
     decay = form.decays(g)
     before, after = _states(state, form.into_state(k, v, decay), decay.total)
     part = options.scale * form.outputs(q, k, v, decay, before)
-    return (after, *plan.write([out], n, [part])), state
+    return (after, *_write(plan, [out], n, [part])), state
 
   carry = state, axes.zeros(arrays[2].shape, v.dtype, v)
   (state, out), before = lax.scan(body, carry, jnp.arange(plan.count))
-  return out[:, :v.shape[1]], state, before if save else None
+  return (out[:, :v.shape[1]], state), before if save else None
 
 
-def backward(inputs, saved, do, dstate, options):
-  """Returns the gradients of q, k, v, g and of the initial state."""
-  q, k, v, g, _ = inputs
-  length, form, plan = q.shape[1], _form(g), _plan(q.shape[1], _form(g))
+def backward(inputs, saved, cotangents, options):
+  (do, dstate), (q, k, v, g, first) = cotangents, inputs
+  form, plan = _plan(q, g)
   *arrays, do = plan.pad(q, k, v, g, do)
 
   def body(carry, x):
     dstate, *grads = carry
     n, state = x
-    q, k, v, g = plan.read(arrays, n)
-    do_n = (options.scale * plan.read([do], n)[0]).astype(do.dtype)
+    q, k, v, g = _read(plan, arrays, n)
+    do_n = (options.scale * _read(plan, [do], n)[0]).astype(do.dtype)
     decay = form.decays(g)
     before, _ = _states(state, form.into_state(k, v, decay), decay.total)
     flip = functools.partial(jnp.flip, axis=1)
     dafter, dstate = _states(
         dstate, flip(form.into_gradient(q, do_n, decay)), flip(decay.total))
     parts = form.gradients(q, k, v, decay, before, flip(dafter), do_n)
-    return (dstate, *plan.write(grads, n, parts)), None
+    return (dstate, *_write(plan, grads, n, parts)), None
 
   carry = dstate, *(axes.zeros(x.shape, x.dtype, x) for x in arrays)
   (dstate, *grads), _ = lax.scan(
       body, carry, (jnp.arange(plan.count), saved), reverse=True)
-  return *(x[:, :length] for x in grads), dstate
+  grads = (x[:, :q.shape[1]] for x in grads)
+  return type(inputs)(*grads, None if first is None else dstate)
 
 
-def _form(g):
-  return scalar if g.ndim == 3 else channels
-
-
-class _Plan(NamedTuple):
-  """A sequence as `count` segments of `size` tokens, in chunks of `chunk`."""
-  count: int
-  size: int
-  chunk: int
-
-  def pad(self, *arrays):
-    """Appends zeros: tokens that leave the state unchanged."""
-    extra = self.count * self.size - arrays[0].shape[1]
-    return [jnp.pad(x, [(0, 0), (0, extra)] + [(0, 0)] * (x.ndim - 2))
-            for x in arrays]
-
-  def read(self, arrays, n):
-    """Returns the chunks of segment n: [B, L, H, ...] -> [B, N, H, C, ...]."""
-    parts = (lax.dynamic_slice_in_dim(x, n * self.size, self.size, 1)
-             for x in arrays)
-    return [jnp.moveaxis(
-        x.reshape(len(x), -1, self.chunk, *x.shape[2:]), 3, 2) for x in parts]
-
-  def write(self, arrays, n, parts):
-    """Returns the arrays with the chunks of segment n replaced."""
-    flat = (jnp.moveaxis(p, 2, 3).astype(x.dtype).reshape(
-        len(x), self.size, *x.shape[2:])
-            for x, p in zip(arrays, parts, strict=True))
-    return [lax.dynamic_update_slice_in_dim(x, p, n * self.size, 1)
-            for x, p in zip(arrays, flat, strict=True)]
-
-
-def _plan(length, form):
+def _plan(q, g):
+  """Returns the module with the formulas, and `xla.Segments`."""
+  form, length = scalar if g.ndim == 3 else channels, q.shape[1]
   chunk = min(form.chunk(), 1 << (length - 1).bit_length())
-  count = -(-length // (chunk * CHUNKS))
-  size = -(-length // (count * chunk)) * chunk
-  return _Plan(count, size, chunk)
+  return form, xla.Segments.of(length, chunk, chunk * CHUNKS)
+
+
+def _read(plan, arrays, n):
+  """Returns the chunks of segment n: [B, L, H, ...] -> [B, N, H, C, ...]."""
+  return [jnp.moveaxis(x.reshape(len(x), -1, plan.chunk, *x.shape[2:]), 3, 2)
+          for x in plan.read(arrays, n)]
+
+
+def _write(plan, arrays, n, parts):
+  return plan.write(arrays, n, [
+      jnp.moveaxis(p, 2, 3).astype(x.dtype).reshape(
+          len(x), plan.size, *x.shape[2:])
+      for x, p in zip(arrays, parts, strict=True)])
 
 
 def _states(state, added_BxNxHxDxE, total_BxNxHxM):
   """Returns the states before all chunks, [B, N, H, D, E], and the last one.
 
-    S_(n + 1) = exp(total_n) S_n + added_n
-
-  M is 1 or D. One matmul sums over earlier chunks.
+    S_(n + 1) = exp(total_n) S_n + added_n,  total [B, N, H, 1 or D]
   """
   first = jnp.concatenate([state[:, None], added_BxNxHxDxE[:, :-1]], axis=1)
   # exp(-104) is 0 in float32. Sums of lower log decays would be less exact.

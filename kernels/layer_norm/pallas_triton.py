@@ -3,15 +3,11 @@
   m = mean(x),  r = (mean((x - m)^2) + eps)^(-1/2),  x^ = (x - m) r
   y = x^ scale + bias
 
-Forward reads x and writes y, m and r. Backward reads x, dy, m, r and the
-gradient of x from the residual sum, and writes the whole gradient of x. A
-backward program walks over many blocks of rows. So XLA adds only few partial
+A backward program walks over many blocks of rows. So XLA adds only few partial
 sums for scale and bias, in a fixed order.
 
 Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 3
 """
-
-import functools
 
 import jax.numpy as jnp
 from jax import lax
@@ -27,8 +23,6 @@ FORWARD, BACKWARD = 4096, 2048  # entries of a block
 
 
 def supported(width, *dtypes):
-  """Raises NotImplementedError for [..., width] that the kernels cannot take.
-  """
   if width > WIDEST:
     raise NotImplementedError('pallas_triton supports widths D up to '
                               f'{WIDEST}, got {width}')
@@ -68,7 +62,6 @@ def backward(x, mean_N, inverse_N, scale_D, dy, beside):
 
 
 def _plan(shape, entries, eps, cut=True):
-  """Returns a plan that treats all rows as one sequence of one head."""
   n, width = shape
   lanes = padded(width)
   rows = min(entries // lanes, padded(n))
@@ -80,15 +73,12 @@ def _plan(shape, entries, eps, cut=True):
 
 
 def _run(name, kernel, plan, ins, outs):
-  like = functools.partial(dispatch.like, ins['x'])
-  return triton.call(name, functools.partial(kernel, plan=plan), ins,
-                     {n: like(*x) for n, x in outs.items()},
-                     grid=(1, plan.parts, 1), warps=WARPS, stages=2,
-                     interpret=dispatch.interpret_params())
+  return triton.call(name, kernel, ins, outs, grid=(1, plan.parts, 1),
+                     warps=WARPS, stages=2,
+                     interpret=dispatch.interpret_params(), plan=plan)
 
 
 def _outputs(ins, outs, *, plan):
-  """Computes y, mean and inverse of a block; inputs x, scale, bias."""
   shape, walk = plan.shape, Walk(plan)
   at, n = walk.at, walk.first
   inside = at.valid(None, n)
@@ -108,10 +98,7 @@ def _outputs(ins, outs, *, plan):
 
 
 def _gradients(ins, outs, *, plan):
-  """Computes dx of a part, and its sums for scale and bias.
-
-  Inputs x, dy, beside, mean, inverse, scale; outputs dx, dscale, dbias.
-  """
+  """Computes dx of a part, and its sums for scale and bias."""
   shape, walk = plan.shape, Walk(plan)
   at = walk.at
   scale = at.load_row(ins.scale, at.b)
@@ -142,7 +129,6 @@ def _rows(ref, shape, n):
 
 
 def _number(ref, shape, n, inside):
-  """Loads one number per row of block n; 0 for rows beyond the end."""
   rows = _rows(ref, shape, n)
   if inside is None:
     return plt.load(rows)

@@ -8,8 +8,6 @@ which reads two tensors once more.
 
 import dataclasses
 
-import jax.numpy as jnp
-
 from lra.kernels import chunks, hopper, hopper_call, hopper_sums
 from lra.kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
 
@@ -25,12 +23,7 @@ def supported(shape, dtype, state=False):
 class Plan:
   """Static parameters of a call with q of `shape` (B, L, H, Dh).
 
-  Attributes:
-    parts: number of parts of L.
-    per_part: pairs of chunks in a part; the last part may have fewer.
-    scale: factor of the result.
-    silu: whether to apply SiLU to q, k and v first.
-    interpret: the interpreter's parameters or None.
+  L has `parts` parts of `per_part` pairs of chunks; the last may have fewer.
   """
   shape: tuple
   parts: int
@@ -61,7 +54,6 @@ class Plan:
     return self.per_part * PAIR
 
   def sums(self, x, y, mask, slopes, reverse):
-    """Returns each part's addition to the state: [B, H, parts, Dh, Dh]."""
     plan = hopper_sums.Plan(
         length=self.shape[1], warpgroups=self.warpgroups, parts=self.parts,
         reverse=reverse, scale=self.scale,
@@ -72,8 +64,6 @@ class Plan:
 
 
 def _parts(blocks, pairs):
-  """Returns the number of parts of L: 1 unless that uses under half of the SMs.
-  """
   sms = hopper_call.sm_count()
   if 2 * blocks > sms:
     return 1
@@ -82,6 +72,7 @@ def _parts(blocks, pairs):
 
 
 def forward(inputs, options, save):
+  """Saves the states before pairs of chunks, bf16 [B, H, pairs, Dh, Dh]."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   slopes, initial_state = inputs.slopes, inputs.state
   plan = Plan.of(q.shape, options)
@@ -90,44 +81,21 @@ def forward(inputs, options, save):
     before = initial_state[:, :, None]
   if plan.parts > 1:
     sums = plan.sums(k, v, mask, slopes, reverse=False)
-    before = _states_before(sums, slopes, initial_state, plan)
-  return pallas_gpu_forward.run(q, k, v, mask, slopes, before,
-                                options.return_state, save, plan)
+    before = chunks.before_parts(sums, slopes, initial_state,
+                                 plan.rows_per_part)
+  out, final, saved = pallas_gpu_forward.run(
+      q, k, v, mask, slopes, before, options.return_state, save, plan)
+  return (out, final), saved
 
 
-def backward(inputs, saved, do, dfinal_state, options):
-  plan, slopes = Plan.of(inputs.shape, options), inputs.slopes
+def backward(inputs, saved, cotangents, options):
+  plan, (do, dfinal) = Plan.of(inputs.shape, options), cotangents
   after = None
-  if dfinal_state is not None:
-    after = dfinal_state[:, :, None]
+  if dfinal is not None:
+    after = dfinal[:, :, None]
   if plan.parts > 1:
     q, *_ = hopper_call.operands(inputs)
-    sums = plan.sums(q, do, inputs.mask, slopes, reverse=True)
-    after = _gradients_after(sums, slopes, dfinal_state, plan)
+    sums = plan.sums(q, do, inputs.mask, inputs.slopes, reverse=True)
+    after = chunks.after_parts(sums, inputs.slopes, dfinal,
+                               plan.rows_per_part, plan.shape[1])
   return pallas_gpu_backward.run(inputs, saved, do, after, plan)
-
-
-def _states_before(sums, slopes, initial_state, plan):
-  """Returns the state before every part: [B, H, parts, Dh, Dh]."""
-  if initial_state is None:
-    initial_state = jnp.zeros_like(sums[:, :, 0])
-  first = jnp.concatenate([initial_state[:, :, None], sums[:, :, :-1]], axis=2)
-  return _prefix(first, slopes, plan)
-
-
-def _gradients_after(sums, slopes, dfinal_state, plan):
-  """Returns the state's gradient after every part: [B, H, parts, Dh, Dh]."""
-  if dfinal_state is None:
-    dfinal_state = jnp.zeros_like(sums[:, :, 0])
-  rows = plan.shape[1] - (plan.parts - 1) * plan.rows_per_part
-  left_H = chunks.over(slopes, rows)
-  last = sums[:, :, -1] + left_H[:, None, None] * dfinal_state
-  later = [last[:, :, None], sums[:, :, -2:0:-1]]
-  after = _prefix(jnp.concatenate(later, axis=2), slopes, plan)[:, :, ::-1]
-  return jnp.concatenate([after, dfinal_state[:, :, None]], axis=2)
-
-
-def _prefix(x_BxHxPxDxE, slopes, plan):
-  x = jnp.swapaxes(x_BxHxPxDxE, 1, 2)
-  x = chunks.prefix(x, slopes * plan.rows_per_part)
-  return jnp.swapaxes(x, 1, 2)

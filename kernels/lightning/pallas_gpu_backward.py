@@ -19,18 +19,10 @@ from lra.kernels.lightning.pallas_gpu_chunk import Chunk, Decay
 
 
 def run(inputs, saved, do, after, plan):
-  """Returns gradients of q, k and v, of the bias, and of the initial state.
+  """Returns gradients like `inputs`.
 
-  The first has the form of `hopper_call.gradients`. The second is float32
-  [3, H, Dh], or None without a bias. The third is float32 [B, H, Dh, Dh], or
-  None without an initial state.
-
-  Args:
-    inputs, plan: `lra.kernels.call.Inputs`, pallas_gpu.Plan.
-    saved: bf16 [B, H, pairs, Dh, Dh], the state before every pair.
-    do: bf16 [B, L, H, Dh].
-    after: float32 [B, H, parts, Dh, Dh], the gradient of the state after every
-      part; None = zeros, only allowed with one part.
+  `after` is the gradient of the state after every part; None = zeros, only with
+  one part.
   """
   b, _, h, d = plan.shape
   tight = _tight(plan, inputs.bias is not None)
@@ -57,12 +49,12 @@ def run(inputs, saved, do, after, plan):
       blocks=(b, h, plan.parts), scratch=_scratch(tools, plan, stages, inputs),
       warpgroups=plan.warpgroups, interpret=plan.interpret,
       products=4 + 6 * hopper.TILE / d)
-  grads = hopper_call.gradients(inputs, *(outs[name] for name in names))
-  bias = [outs[name] for name in bias]
+  grads, bias = ([outs[name] for name in x] for x in (names, bias))
   if tight:
-    dv_BxLxHxD = grads[0][:, :, 2]
-    bias[2] = dv_BxLxHxD.sum(1, dtype=jnp.float32)[:, :, None]
-  return grads, hopper.bias_gradient(bias), outs['dinitial']
+    grads[0] = grads[0].reshape(inputs.arrays[0].shape)
+    bias[2] = grads[0][:, :, 2].sum(1, dtype=jnp.float32)[:, :, None]
+  return hopper_call.gradients(inputs, grads, hopper.bias_gradient(bias),
+                               outs['dinitial'])
 
 
 def _tight(plan, biased):
@@ -165,10 +157,7 @@ class _Block:
     self.rows = tools.index()
 
   def number(self, step):
-    """Returns the number of the chunk of a step.
-
-    If L has an odd number of chunks, the last pair ends with an empty one.
-    """
+    """Returns the chunk of a step; of an odd number, the last is empty."""
     return 2 * (self.first + self.pairs) - 1 - step
 
   def _fetch(self, step, slot):
@@ -187,7 +176,6 @@ class _Block:
                               self.mask(slot), right_full)
 
   def mask(self, slot):
-    """Returns the shared memory of the mask of a slot."""
     return self.scratch.numbers.at[1 + slot]
 
   def _fetch_state(self, step, slot):
@@ -206,22 +194,18 @@ class _Block:
     return self.tools.load_global(self.ins.after, where)
 
   def first_sums(self):
-    """Returns the initial sums for the bias that the loop carries."""
     return () if self.tight else self.columns.zeros()
 
   def meet(self):
     hopper.meet(self.scratch.met, self.plan.warpgroups)
 
   def chunk_done(self):
-    """Signals that this warpgroup has used the scores of its chunk."""
     if self.plan.warpgroups > 1:
       plgpu.barrier_arrive(self.scratch.done)
 
   def await_last(self, t):
-    """Waits until all warpgroups have used the scores of step t - 1."""
     if self.plan.warpgroups > 1:
       pl.when(t > 0)(lambda: plgpu.barrier_wait(self.scratch.done))
 
   def chunk(self, p, t, dstate, bias, upper):
-    """Runs the upper or lower chunk of a pair; returns new dS and sums."""
     return Chunk(self, p, t, upper).run(dstate, bias)

@@ -15,17 +15,11 @@ import jax.numpy as jnp
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from lra.kernels import chunks, hopper
-from lra.kernels.lightning import activation
+from lra.kernels.linear import features
 
 
 class Chunk:
-  """One step of a block's loop over its chunks.
-
-  Attributes:
-    p, t: number of the pair and of the chunk, from the end.
-    upper: whether this is the later chunk of a pair.
-    w, numbers: indices of the warpgroup and of the tiles of a chunk.
-  """
+  """Chunk t from the end, of pair p; `upper` for the later chunk of a pair."""
 
   def __init__(self, block, p, t, upper):
     self.block, self.p, self.t, self.upper = block, p, t, upper
@@ -107,9 +101,7 @@ class Chunk:
     return dstate, bias
 
   def _with_dq_dk(self, bias):
-    """Adds dq and dk to the sums for the bias, and returns the sums.
-
-    If `tight`, it instead stores the sums of this chunk.
+    """Adds dq and dk to the sums for the bias; if `tight`, stores their sums.
     """
     block, w = self.block, self.w
     columns, outs = block.columns, block.outs
@@ -133,10 +125,9 @@ class Chunk:
         full.at[self.w])
 
   def _before_silu(self, grad, operand):
-    """Returns an operand's gradient from the gradient of its SiLU."""
     # Masked rows of the operand may hold NaN; their gradients are 0.
     operand = hopper.keep(self._valid(self.slot), self.tools.load(operand))
-    slope = activation.slope(operand)
+    slope = features.silu_slope(operand)
     return (grad.astype(jnp.float32) * slope).astype(jnp.bfloat16)
 
   def _valid(self, slot):
@@ -145,9 +136,8 @@ class Chunk:
     return self.tools.load(self.block.mask(slot), hopper.ROWS)
 
   def _take(self, tiles, full, slot, operands):
-    """Waits for the two tensors of a slot, applies SiLU, zeroes masked rows.
+    """Waits for the two tensors of a slot; SiLU for `operands`, 0 in masked rows.
 
-    `operands` lists the indices (0, 1) of the tensors that get SiLU.
     """
     plgpu.barrier_wait(full.at[slot])
     if not self._changes():
@@ -158,11 +148,10 @@ class Chunk:
       if valid is not None or activate:
         ref = tiles.at[slot, member, self.w]
         x = self.tools.load(ref)
-        x = activation.silu(x) if activate else x
+        x = features.silu(x) if activate else x
         self.tools.publish((ref, hopper.keep(valid, x)))
 
   def _changes(self):
-    """Returns whether operands change after loading."""
     return self.block.ins.mask is not None or self.block.plan.silu
 
   def _meet_if_changed(self):
@@ -170,7 +159,6 @@ class Chunk:
       self.block.meet()
 
   def _publish_scores(self):
-    """Writes A and G to shared memory."""
     block, slot = self.block, self.slot
     alone = block.plan.warpgroups == 1
     mine = self.members if alone else [self.w]
@@ -239,7 +227,6 @@ class Chunk:
     return tools.operand(ahead * hopper.col(end), spare), k_low
 
   def _send(self, line, target):
-    """Starts to store a tile in this warpgroup's columns of a result."""
     block = self.block
     columns = hopper.tile(block.w)
     plgpu.copy_smem_to_gmem(
@@ -249,8 +236,7 @@ class Chunk:
 class Decay:
   """`chunks.within` and `chunks.from_start` of a tile, times the scale.
 
-  If `kept`, they stay in registers, 34 per thread; otherwise every chunk
-  recomputes them.
+  If `kept`, they stay in registers, 34 per thread.
   """
 
   def __init__(self, tools, slope, scale, kept):
@@ -267,7 +253,6 @@ class Decay:
     return self._kept[0] if self._kept else self._within(zero)
 
   def from_start(self, zero):
-    """Returns float32 [64]; for `zero` see `within`."""
     return self._kept[1] if self._kept else self._from_start(zero)
 
   def _within(self, zero):

@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from lra.kernels import chunks, dispatch, hopper, hopper_call
-from lra.kernels.lightning import activation
+from lra.kernels.linear import features
 
 STAGES = 3
 
@@ -23,68 +23,36 @@ STAGES = 3
 def run(q, k, v, mask, slopes, before, return_state, save, plan):
   """Returns (out, final state or None, saved states or None).
 
-  Shapes are bf16 [B, L, H, Dh], float32 [B, H, Dh, Dh] and bf16
-  [B, H, pairs, Dh, Dh].
-
-  Args:
-    q, k, v: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
-    mask, slopes: bool [B, L] or None, float32 [H].
-    before: float32 [B, H, parts, Dh, Dh], the state before every part; None =
-      zeros, only allowed with one part.
-    return_state, save: whether to compute the second and third result.
-    plan: pallas_gpu.Plan.
+  `before` is the state before every part; None = zeros, only with one part.
   """
   b, length, h, d = plan.shape
   w = plan.warpgroups
   like = functools.partial(dispatch.like, hopper_call.whole(q))
   tools = hopper.Tools(plan.interpret is not None)
-  masked = mask is not None
   stages = min(STAGES, 2 * plan.per_part)
-  numbers = plgpu.SMEM((stages, hopper.TILE), jnp.float32)
   final = like((b, h, d, d), jnp.float32)
   saved = like((b, h, plan.pairs, d, d), jnp.bfloat16)
   # `products` counts two matmuls with the state and two within a chunk.
   outs = hopper_call.call(
       'lightning_forward',
-      functools.partial(_kernel, plan=plan, tools=tools, stages=stages),
+      functools.partial(_kernel, plan=plan, tools=tools),
       {'q': q, 'k': k, 'v': v, 'mask': hopper_call.mask_rows(mask),
        'slopes': slopes, 'before': before},
       {'o': like(q.shape, q.dtype), 'final': final if return_state else None,
        'saved': saved if save else None},
       blocks=(b, h, plan.parts),
-      scratch={'q': tools.moved(stages, w), 'k': tools.moved(stages, w),
-               'v': tools.moved(stages, w), 'mask': numbers if masked else None,
+      scratch={**hopper.ring_scratch(tools, 'qkv', w, stages, mask is not None),
                'state': tools.tiles(w, w), 'out': tools.moved(w),
-               'spare': tools.tiles(w) if tools.simulate else None,
-               'full': plgpu.Barrier(num_arrivals=3 * w + masked,
-                                     num_barriers=stages),
-               'free': plgpu.Barrier(num_arrivals=w, num_barriers=stages),
-               'met': plgpu.Barrier(num_arrivals=w)},
+               'spare': tools.tiles(w) if tools.simulate else None},
       warpgroups=w, interpret=plan.interpret, products=2 + 2 * hopper.TILE / d)
   return outs['o'], outs['final'], outs['saved']
 
 
-def _kernel(ins, outs, scratch, *, plan, tools, stages):
-  b, h, part, w = hopper.place(plan.warpgroups, plan.shape[2])
+def _kernel(ins, outs, scratch, *, plan, tools):
   length = plan.shape[1]
-  first, steps = part * 2 * plan.per_part, 2 * plan.per_part
-  count = hopper_call.chunk_count(length)
-  if count % steps:
-    steps = jnp.minimum(steps, count - first)
-  numbers = hopper.numbers(plan.warpgroups)
-  views = {n: tools.views(getattr(scratch, n)) for n in ('q', 'k', 'v')}
-
-  def fetch(step, slot):
-    n, full = first + step, scratch.full.at[slot]
-    for name, (_, lines) in views.items():
-      source = getattr(ins, name)
-      hopper.copy_chunk(source, b, n, h, lines.at[slot], full, plan.warpgroups)
-    if ins.mask is not None:
-      plgpu.copy_gmem_to_smem(ins.mask.at[b, hopper.at(n)],
-                              scratch.mask.at[slot], full)
-
-  ring = hopper.Ring(stages, steps, fetch, scratch.free)
-  ring.start()
+  walk = hopper.Walk(tools, ins, scratch, 'qkv', length, 2 * plan.per_part)
+  b, h, part, w = walk.b, walk.h, walk.part, walk.w
+  numbers = walk.numbers
   slope = ins.slopes[h]
   rows = tools.index()
   within = chunks.within(slope, tools.index(0), tools.index(1)) * plan.scale
@@ -94,19 +62,14 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
   def store_state(state):
     return [(state_s.at[i], x) for i, x in zip(numbers, state, strict=True)]
 
-  def step(t, state):
-    slot, n = ring.slot(t), first + t
-    plgpu.barrier_wait(scratch.full.at[slot])
-    ring.release(t - 1)
-    q, k, v = (tiles.at[slot] for tiles, _ in views.values())
-    valid = None
-    if ins.mask is not None:
-      valid = tools.valid(scratch.mask.at[slot], n, length)
+  def step(chunk, state):
+    n, (q, k, v) = chunk.n, (chunk.q, chunk.k, chunk.v)
+    valid = None if ins.mask is None else chunk.valid()
     if ins.mask is not None or plan.silu:
       _prepare((k.at[w], v.at[w]), valid, plan, tools)
       if plan.silu:
         _prepare((q.at[w],), None, plan, tools)
-      hopper.meet(scratch.met, plan.warpgroups)
+      walk.meet()
     if outs.saved is not None:
       _save(outs.saved, state_s, numbers, b, h, n, w)
     scores, o = tools.products(
@@ -135,7 +98,7 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
   state = tuple(_first_state(ins.before, b, h, part, i, w, tools)
                 for i in numbers)
   tools.publish(*store_state(state))
-  state = lax.fori_loop(0, steps, step, state)
+  state = walk.run(step, state)
   if outs.final is not None:
     @pl.when(part == plan.parts - 1)
     def _():
@@ -153,16 +116,14 @@ def _first_state(before, b, h, part, i, w, tools):
 
 
 def _prepare(refs, valid, plan, tools):
-  """Applies SiLU to tiles in place, if asked, and zeroes masked rows."""
   for ref in refs:
     x = tools.load(ref)
     if plan.silu:
-      x = activation.silu(x)
+      x = features.silu(x)
     tools.publish((ref, hopper.keep(valid, x)))
 
 
 def _save(saved, state_s, numbers, b, h, n, w):
-  """Saves the state before chunk n if n is the first chunk of a pair."""
   @pl.when(lax.rem(n, jnp.int32(2)) == 0)
   def _():
     pair = lax.div(n, jnp.int32(2))

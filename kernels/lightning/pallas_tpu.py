@@ -14,11 +14,13 @@ state between the halves.
 import dataclasses
 import functools
 
+import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
-from lra.kernels import dispatch, tpu
-from lra.kernels.lightning.pallas_tpu_steps import Steps, call, scalars
+from lra.kernels import chunks, dispatch, tpu
 
 # Limits of packed inputs: the widest row of q, and the largest total state.
 MAX_ROW = 2048
@@ -28,16 +30,13 @@ MAX_STATE = 1024 * 1024
 def supported(shape, dtype, state=False):
   tpu.supported(shape, dtype)
   tiles = tpu.tiling(shape, dtype)
-  steps = Steps(tiles, None, dtype, packed=False)
+  steps = _Steps(tiles, None, dtype)
   tpu.check_memory(tiles, dtype, scratch=[steps.decay], state=state,
                    states=1 + steps.count)
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, states before blocks or None).
-
-  Packed inputs wider than MAX_ROW or MAX_STATE are copied into three arrays.
-  """
+  """Saves the states before blocks, [B, blocks, H, Dh, Dh]."""
   inputs, steps = _plan(inputs, options)
   tiles, dtype = steps.tiles, steps.dtype
   like = functools.partial(dispatch.like, inputs.arrays[0])
@@ -56,43 +55,45 @@ def forward(inputs, options, save):
   final = outs['state']
   if final is not None:
     final = final[entries - b :]
-  return outs['o'].reshape(inputs.shape), final, outs['saved']
+  return (outs['o'].reshape(inputs.shape), final), outs['saved']
 
 
-def backward(inputs, saved, do, dfinal, options):
-  """Returns gradients of q, k, v (three or one array), bias, initial state."""
-  inputs, steps = _plan(inputs, options)
+def backward(inputs, saved, cotangents, options):
+  do, dfinal = cotangents
+  given, (inputs, steps) = inputs, _plan(inputs, options)
   tiles = steps.tiles
   like = functools.partial(dispatch.like, inputs.arrays[0])
-  b, _, h, d = inputs.shape
+  b, length, h, d = inputs.shape
   if tiles.parts > 1:
     second = dataclasses.replace(steps, part=1)
     middle = {'dstate': (None, like((1, h, d, d), jnp.float32))}
     middle = _backward(second, inputs, None, do, dfinal, middle, 1)
     dfinal = _joined(middle['dstate'], dfinal)
   entries = b * tiles.parts
-  outs = steps.results(steps.back, like)
+  if steps.packed:
+    outs = {'dq dk dv': (tiles.row(steps.back),
+                         like((b, length, 3 * h * d), steps.dtype))}
+  else:
+    outs = {n: (tiles.tile(steps.back), like((b, length, h * d), steps.dtype))
+            for n in ('dq', 'dk', 'dv')}
   outs['bias'] = tpu.bias_sums(inputs, tiles, lambda i, g, n: (i, g, n),
                                entries)
   dstate = like((entries, h, d, d), jnp.float32)
   outs['dstate'] = None, None if inputs.state is None else dstate
   outs = _backward(steps, inputs, saved, do, dfinal, outs, entries)
   dstate = outs['dstate']
-  if dstate is not None:
-    dstate = dstate[:b]
-  return *tpu.gradients(inputs, outs, outs['bias']), dstate
+  return tpu.gradients(given, outs, dstate if dstate is None else dstate[:b])
 
 
 def _plan(inputs, options):
-  """Returns (`Inputs`, `Steps`); unpacks inputs that are too wide packed.
-  """
+  """Returns (`Inputs`, `_Steps`); unpacks inputs too wide packed."""
   _, _, h, d = inputs.shape
   fits = h * d <= MAX_ROW and h * d * d <= MAX_STATE and h <= tpu.MAX_HEADS
   wide = inputs.packed and fits
   if not wide:
     inputs = inputs._replace(arrays=inputs.apart())
   tiles = tpu.tiling(inputs.shape, inputs.dtype, wide)
-  return inputs, Steps(tiles, options, inputs.dtype, wide)
+  return inputs, _Steps(tiles, options, inputs.dtype, wide)
 
 
 def _joined(first, second):
@@ -102,32 +103,138 @@ def _joined(first, second):
   return jnp.concatenate(list(states))
 
 
-def _entry(tiles, x):
-  """Returns (BlockSpec, x) for states x, [entries, H, Dh, Dh]."""
-  return tiles.state(lambda i, g, n: (i, g, n)), x
+@dataclasses.dataclass(frozen=True)
+class _Steps(tpu.Steps):
+  """The walk over the chunks of a block.
 
-
-def _saved(tiles, where, x):
-  """Returns (BlockSpec, x) for x, states before blocks [B, blocks, H, Dh, Dh].
+  The first axis of a grid counts sequences, or parts of one from `part` on.
   """
-  shape = 1, 1, tiles.heads, tiles.width, tiles.width
-  return tiles.spec(shape, where, lambda b, g, n: (b, n, g, 0, 0)), x
+  part: int = 0
+
+  def block(self, i, n):
+    if self.tiles.parts == 1:
+      return n
+    return (i + self.part) * self.tiles.steps + n
+
+  def if_there(self, block):
+    """Returns a decorator that runs a function only if `block` exists."""
+    if self.tiles.parts == 1:
+      return lambda function: function()
+    return pl.when(block < self.tiles.blocks)
+
+  def forth(self, i, g, n):
+    """Returns the block (b, g, n) of a grid step; blocks go first to last."""
+    block = jnp.minimum(self.block(i, n), self.tiles.blocks - 1)
+    return (i if self.tiles.parts == 1 else 0), g, block
+
+  def back(self, i, g, n):
+    return self.forth(i, g, self.tiles.steps - 1 - n)
+
+  @property
+  def chunk(self):
+    return min(tpu.STEP, self.tiles.rows)
+
+  @property
+  def count(self):
+    return self.tiles.rows // self.chunk
+
+  @property
+  def decay(self):
+    return self.tiles.heads, self.chunk, self.chunk
+
+  def entry(self, x):
+    """Returns (BlockSpec, x) for states x, [entries, H, Dh, Dh]."""
+    return self.tiles.state(lambda i, g, n: (i, g, n)), x
+
+  def saved(self, where, x):
+    """Returns (BlockSpec, x) for x, [B, blocks, H, Dh, Dh]."""
+    shape = 1, 1, self.tiles.heads, self.tiles.width, self.tiles.width
+    return self.tiles.spec(shape, where, lambda b, g, n: (b, n, g, 0, 0)), x
+
+  def slopes(self, ins):
+    first = pl.program_id(1) * self.tiles.heads
+    return [ins.slopes[0, first + h] for h in self.heads()]
+
+  def fill_decay(self, slopes, decay_scr):
+    """Writes scale * exp(-slope (i - j)) of every head, once per sequence."""
+    shape = (self.chunk, self.chunk)
+    i = lax.broadcasted_iota(jnp.int32, shape, 0)
+    j = lax.broadcasted_iota(jnp.int32, shape, 1)
+    for h, slope in enumerate(slopes):
+      decay_scr[h] = chunks.within(slope, i, j) * self.options.scale
+
+  def rows(self, ins, block, c):
+    """Returns (slice of chunk c, `tpu.valid` rows, number of rows there)."""
+    at = c * self.chunk
+    start = block * self.tiles.rows + at
+    rows = pl.ds(pl.multiple_of(at, self.chunk), self.chunk)
+    mask_C = None if ins.mask is None else ins.mask[0, 0, rows]
+    valid = tpu.valid(mask_C, start, self.chunk, self.tiles)
+    length = self.chunk
+    if self.tiles.ragged:
+      length = jnp.clip(self.tiles.length - start, 0, self.chunk)
+    return rows, valid, length
+
+  def decays(self, slope, length):
+    """Returns (scale * `chunks.from_start`, `chunks.to_end`, `chunks.over`)."""
+    i = lax.broadcasted_iota(jnp.int32, (self.chunk, 1), 0)
+    start = chunks.from_start(slope, i) * self.options.scale
+    return start, chunks.to_end(slope, i, length), chunks.over(slope, length)
+
+  def load(self, ins, names, rows, valid, head):
+    """Loads and activates values [C, Dh] of a head; 0 in invalid rows."""
+    return [self._activated(tpu.keep(valid, self.read(ins, 'qkv'.index(n), head,
+                                                      rows))) for n in names]
+
+  def _activated(self, x):
+    if self.options.activation != 'silu':
+      return x
+    x = x.astype(jnp.float32)
+    return (x * jax.nn.sigmoid(x)).astype(self.dtype)
+
+  def store(self, ins, outs, which, rows, valid, head, grad):
+    """Stores the gradient of q, k or v from that of the activated operand."""
+    if self.options.activation == 'silu':
+      x = tpu.keep(valid, self.read(ins, which, head, rows))
+      x = x.astype(jnp.float32)
+      s = jax.nn.sigmoid(x)
+      grad = grad * (s * (1 + x * (1 - s)))
+    self.write(outs, which, head, tpu.keep(valid, grad), rows)
+
+
+def _call(steps, kernel, inputs, where, names, ins, outs, *, entries, products,
+          states=0):
+  """Calls `tpu.call` with scratch memory for decays and states.
+
+  `names` are the needed ones of q, k and v. The grid has `entries` sequences,
+  or parts of one. `products` is the number of matmuls per chunk, `states` the
+  number of states in scratch memory besides the running one.
+  """
+  t = steps.tiles
+  # Slopes are read as scalars, with two axes, so that vmap can add a third.
+  ins = {**steps.operands(inputs, where, **dict.fromkeys(names, where)),
+         'slopes': (pl.BlockSpec(memory_space=pltpu.SMEM), inputs.slopes[None]),
+         'mask': (t.tokens(where), tpu.mask_rows(inputs.mask)), **ins}
+  state = t.heads, t.width, t.width
+  tokens = t.batch * t.length * t.num_heads * t.width
+  return tpu.call(
+      functools.partial(kernel, steps=steps), ins, outs,
+      grid=(entries, t.groups, t.steps),
+      semantics=('parallel', 'parallel', 'arbitrary'),
+      scratch=[steps.decay, state] + [(states, *state)] * bool(states),
+      interpret=steps.options.interpret,
+      flops=2 * products * tokens * max(steps.chunk, t.width),
+      transcendentals=products * tokens * (steps.options.activation == 'silu'))
 
 
 def _forward(steps, inputs, state, outs, entries):
-  """Runs the forward kernel for the results in `outs`: 'o', 'state', 'saved'.
-  """
-  tiles, where = steps.tiles, steps.forth
-  o, saved = outs.get('o'), outs.get('saved')
-  names = ('k', 'v') if o is None else ('q', 'k', 'v')
-  ins = {**steps.operands(inputs, where, names),
-         'slopes': scalars(inputs.slopes),
-         'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
-         'state': _entry(tiles, state)}
-  outs = {'o': (tiles.tile(where), o), 'state': _entry(tiles, outs['state']),
-          'saved': _saved(tiles, where, saved)}
-  grid = entries, tiles.groups, tiles.steps
-  return call(steps, _forward_kernel, ins, outs, grid=grid, products=4)
+  where, o = steps.forth, outs.get('o')
+  names = 'kv' if o is None else 'qkv'
+  outs = {'o': (steps.tiles.tile(where), o),
+          'state': steps.entry(outs['state']),
+          'saved': steps.saved(where, outs.get('saved'))}
+  return _call(steps, _forward_kernel, inputs, where, names,
+               {'state': steps.entry(state)}, outs, entries=entries, products=4)
 
 
 def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
@@ -139,7 +246,7 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
   @pl.when(n == 0)
   def _():
     steps.fill_decay(slopes, decay_scr)
-    steps.start(state_scr, ins.state)
+    steps.start([state_scr], [ins.state])
 
   @steps.if_there(block)
   def _():
@@ -149,7 +256,7 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
     @pl.loop(0, steps.count)
     def _(c):
       rows, valid, length = steps.rows(ins, block, c)
-      for h, lane in tpu.head_lanes(steps.tiles):
+      for h in steps.heads():
         start, end, left = steps.decays(slopes[h], length)
         k, v = steps.load(ins, 'kv', rows, valid, h)
         state = state_scr[h]
@@ -157,7 +264,8 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
           (q,) = steps.load(ins, 'q', rows, None, h)
           scores = (nt(q, k) * decay_scr[h]).astype(dtype)
           o = nn(scores, v) + nn(q, state.astype(dtype)) * start
-          outs.o[0, rows, lane] = tpu.keep(valid, o).astype(dtype)
+          o = tpu.keep(valid, o).astype(dtype)
+          outs.o[0, rows, steps.lane(h)] = o
         state_scr[h] = state * left + tn((k * end).astype(dtype), v)
 
   if outs.state is not None:
@@ -167,19 +275,13 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
 
 
 def _backward(steps, inputs, saved, do, dfinal, outs, entries):
-  """Runs the backward kernel, for all gradients or for 'dstate' alone."""
-  tiles, where = steps.tiles, steps.back
-  names = 'q' if saved is None else ('q', 'k', 'v')
-  ins = {**steps.operands(inputs, where, names),
-         'slopes': scalars(inputs.slopes),
-         'do': (tiles.tile(where), tpu.flat(do)),
-         'saved': _saved(tiles, where, saved),
-         'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
-         'dstate': _entry(tiles, dfinal)}
-  outs = {**outs, 'dstate': _entry(tiles, outs['dstate'][1])}
-  return call(steps, _backward_kernel, ins, outs,
-              grid=(entries, tiles.groups, tiles.steps), products=10,
-              states=steps.count)
+  where = steps.back
+  ins = {'do': (steps.tiles.tile(where), tpu.flat(do)),
+         'saved': steps.saved(where, saved), 'dstate': steps.entry(dfinal)}
+  outs = {**outs, 'dstate': steps.entry(outs['dstate'][1])}
+  return _call(steps, _backward_kernel, inputs, where,
+               'q' if saved is None else 'qkv', ins, outs, entries=entries,
+               products=10, states=steps.count)
 
 
 def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
@@ -187,15 +289,13 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
   block = steps.block(pl.program_id(0), pl.num_programs(2) - 1 - n)
   nn, nt, tn = tpu.products(dtype)
   slopes = steps.slopes(ins)
-  heads = range(steps.tiles.heads)
-  bias = getattr(outs, 'bias', None)
 
   @pl.when(n == 0)
   def _():
     steps.fill_decay(slopes, decay_scr)
-    steps.start(dstate_scr, ins.dstate)
-    if bias is not None:
-      bias[...] = jnp.zeros_like(bias)
+    steps.start([dstate_scr], [ins.dstate])
+    if getattr(outs, 'bias', None) is not None:
+      outs.bias[...] = jnp.zeros_like(outs.bias)
 
   def states():
     """Computes the state before every chunk of the block."""
@@ -204,7 +304,7 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
     @pl.loop(0, steps.count - 1)
     def _(c):
       rows, valid, length = steps.rows(ins, block, c)
-      for h in heads:
+      for h in steps.heads():
         _, end, left = steps.decays(slopes[h], length)
         k, v = steps.load(ins, 'kv', rows, valid, h)
         kv = tn((k * end).astype(dtype), v)
@@ -219,10 +319,10 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
     def _(i):
       c = steps.count - 1 - i
       rows, valid, length = steps.rows(ins, block, c)
-      for h, lane in tpu.head_lanes(steps.tiles):
+      for h in steps.heads():
         start, end, left = steps.decays(slopes[h], length)
         (q,) = steps.load(ins, 'q', rows, valid, h)
-        do = tpu.keep(valid, ins.do[0, rows, lane])
+        do = tpu.keep(valid, ins.do[0, rows, steps.lane(h)])
         dstate = dstate_scr[h]
         if ins.saved is not None:
           k, v = steps.load(ins, 'kv', rows, valid, h)
@@ -233,7 +333,7 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
                    tn(dscores, q) + nt(v, carried) * end,
                    tn(scores, do) + nn(k, carried) * end)
           for which, grad in enumerate(grads):
-            steps.store(ins, outs, bias, which, rows, valid, h, grad)
+            steps.store(ins, outs, which, rows, valid, h, grad)
         dstate_scr[h] = dstate * left + tn((q * start).astype(dtype), do)
 
   if outs.dstate is not None:

@@ -15,7 +15,6 @@ to the state are computed first. That reads 2 more tensors in each pass.
 """
 
 import dataclasses
-import functools
 
 import jax.numpy as jnp
 
@@ -29,20 +28,17 @@ def supported(shape, dtype, state=False):
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, saved states or None).
-
-  If one kernel computes all gradients, `backward` needs the states before all
-  blocks of rows, in the dtype of q; otherwise those before all parts.
-  """
+  """Saves states before blocks for one gradient kernel, or before parts."""
   call = _Call(inputs, options)
   first, blocks = call.before(), save and call.size.together == 'qkv'
   outs = call('o', first, last=options.return_state, save=blocks)
   final = outs['last'][:, :, -1] if options.return_state else None
   saved = outs['saved'] if blocks else first
-  return outs['rows'].reshape(inputs.shape), final, saved if save else None
+  return (outs['rows'].reshape(inputs.shape), final), saved if save else None
 
 
-def backward(inputs, saved, do, dfinal, options):
+def backward(inputs, saved, cotangents, options):
+  do, dfinal = cotangents
   call = _Call(inputs, options, do)
   after = call.after(dfinal)
   if call.size.together == 'qkv':
@@ -62,19 +58,14 @@ def backward(inputs, saved, do, dfinal, options):
   dbias = None if inputs.bias is None else jnp.stack(sums)
   dstate = None if inputs.state is None else last[:, :, 0]
   shape = inputs.arrays[0].shape
-  return tuple(x.reshape(shape) for x in rows), dbias, dstate
+  return inputs.gradients([x.reshape(shape) for x in rows], dbias, dstate)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Size:
-  """Sizes of a program.
+  """Sizes of a program; a matmul sums over `depth` columns of q, k and v.
 
-  Attributes:
-    rows, columns: rows and columns of a block.
-    depth: columns of q, k and v that a matmul sums over at a time.
-    warps, stages: warps and pipeline stages of a kernel with one result.
-    together: gradients that one kernel computes: 'qkv', 'kv' or ''.
-    together_warps: warps of that kernel.
+  `together` are the gradients that one kernel computes, 'qkv', 'kv' or ''.
   """
   rows: int
   columns: int
@@ -125,46 +116,27 @@ class _Call:
     if self.plan.parts == 1:
       return None if first is None else first[:, :, None]
     sums = self('o', None, rows=False, last=True)['last']
-    if first is None:
-      first = jnp.zeros_like(sums[:, :, 0])
-    parts = jnp.concatenate([first[:, :, None], sums[:, :, :-1]], axis=2)
-    return self._prefix(parts)
+    return chunks.before_parts(sums, self.inputs.slopes, first, self._rows)
 
   def after(self, last):
     """Returns the state's gradient after every part, [B, H, parts, Dh, Dh]."""
     if self.plan.parts == 1:
       return None if last is None else last[:, :, None]
     sums = self('dv', None, rows=False, last=True)['last']
-    if last is None:
-      last = jnp.zeros_like(sums[:, :, 0])
-    rows = self.plan.shape.length - (self.plan.parts - 1) * self._rows
-    left_H = chunks.over(self.inputs.slopes, rows)
-    end = sums[:, :, -1] + left_H[:, None, None] * last
-    later = jnp.concatenate([end[:, :, None], sums[:, :, -2:0:-1]], axis=2)
-    after = self._prefix(later)[:, :, ::-1]
-    return jnp.concatenate([after, last[:, :, None]], axis=2)
+    return chunks.after_parts(sums, self.inputs.slopes, last, self._rows,
+                              self.plan.shape.length)
 
   @property
   def _rows(self):
-    """Returns the number of rows of a part."""
     return self.plan.per_part * self.plan.shape.rows
-
-  def _prefix(self, x_BxHxPxDxE):
-    x = jnp.swapaxes(x_BxHxPxDxE, 1, 2)
-    x = chunks.prefix(x, self.inputs.slopes * self._rows)
-    return jnp.swapaxes(x, 1, 2)
 
   def __call__(self, which, first, rows=True, last=False, save=False,
                taken=None):
-    """Runs a pass; returns a dict of 'rows', 'last', 'saved' and 'dbias'.
+    """Runs a pass of `pallas_triton_walk.PASSES`; returns a dict of results.
 
-    Args:
-      which: a name in `pallas_triton_walk.PASSES`.
-      first: state at the start of each part, float32 [B, H, parts, Dh, Dh], or
-        None for zeros.
-      rows, last, save: whether to compute the result, the states at the ends of
-        parts, and the states before all blocks.
-      taken: packed array into which the result is written, or None.
+    `first` is the state at the start of each part. The results are 'rows', 'last'
+    (states at the ends of parts), 'saved' (states before all blocks) and 'dbias',
+    as far as asked. `taken` is a packed array into which 'rows' is written.
     """
     inputs, size = self.inputs, self.size
     this = pallas_triton_walk.PASSES[which]
@@ -175,16 +147,15 @@ class _Call:
     dbias = rows and this.out and inputs.bias is not None
     outs = self._run(
         f'lightning_{which}' if rows else f'lightning_{which}_states',
-        functools.partial(pallas_triton_walk.walk, which=which,
-                          depth=size.depth),
-        size.warps,
+        pallas_triton_walk.walk, size.warps,
         {**{n: x if n in names else None for n, x in self.arrays.items()},
          'first': first, 'taken': taken if packed else None},
         {'rows': self._rows_like(packed) if rows else None,
          'last': self._states() if last else None,
          'saved': self._saved() if save else None,
          'dbias': self._sums() if dbias else None},
-        alias=('taken', 'rows') if packed and taken is not None else ())
+        alias=('taken', 'rows') if packed and taken is not None else (),
+        which=which, depth=size.depth)
     if dbias:
       outs['dbias'] = jnp.sum(outs['dbias'], axis=(0, 2))
     return outs
@@ -192,39 +163,34 @@ class _Call:
   def together(self, after, saved=None, taken=None):
     """Returns (rows, sums, last) of the gradients that one kernel computes.
 
-    rows: an array for each gradient or, if packed, one for all.
-    sums: float32 [H, Dh] for each, if there is a bias.
-    last: float32 [B, H, parts, Dh, Dh], dS before every part, or None.
-
-    Args:
-      after: float32 [B, H, parts, Dh, Dh], dS after every part, or None.
-      saved: [B, H, blocks, Dh, Dh], S before every block, for dq.
-      taken: for packed inputs, the array that holds dq already.
+    They are an array for each gradient or, if packed, one for all; sums for the
+    bias; and dS before every part. `after` is dS after every part, `saved` S
+    before every block, for dq. For packed inputs `taken` holds dq already.
     """
     inputs, names = self.inputs, self.size.together
     packed = inputs.packed
     apart = [] if packed else [f'd{x}' for x in names]
     outs = self._run(
         'lightning_gradients',
-        functools.partial(pallas_triton_gradients.gradients, names=names),
-        self.size.together_warps,
+        pallas_triton_gradients.gradients, self.size.together_warps,
         {**self.arrays, 'first': after, 'saved': saved,
          'taken': taken if packed else None},
         {**{n: self._rows_like() for n in apart},
          'rows': self._rows_like(packed) if packed else None,
          'last': None if inputs.state is None else self._states(),
          'dbias': None if inputs.bias is None else self._sums(len(names))},
-        alias=('taken', 'rows') if packed and taken is not None else ())
+        alias=('taken', 'rows') if packed and taken is not None else (),
+        names=names)
     sums = ()
     if inputs.bias is not None:
       sums = jnp.moveaxis(jnp.sum(outs['dbias'], axis=(0, 2)), 1, 0)
     return tuple(outs[n] for n in apart or ['rows']), sums, outs['last']
 
-  def _run(self, name, kernel, warps, ins, outs, alias=()):
+  def _run(self, name, kernel, warps, ins, outs, **options):
     grid = self.programs, self.plan.parts, self.inputs.shape[0]
-    return triton.run(name, kernel, self.plan, self.inputs,
-                      triton.flat_mask(self.inputs), ins, outs, grid=grid,
-                      warps=warps, stages=self.size.stages, alias=alias)
+    return triton.run(name, kernel, self.plan, self.inputs, ins, outs,
+                      grid=grid, warps=warps, stages=self.size.stages,
+                      **options)
 
   def _rows_like(self, packed=False):
     b, length, h, d = self.inputs.shape
@@ -244,8 +210,6 @@ class _Call:
 
 
 def _parts(shape, programs, warps):
-  """Returns (parts of L, blocks in a part): 1 part if it fills half the device.
-  """
   pairs = shape.batch * programs
   if 2 * pairs > triton.cores():
     return 1, shape.blocks

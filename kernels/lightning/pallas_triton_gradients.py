@@ -16,24 +16,18 @@ The decays `from_start`, `to_end` (one factor per row) and `over` are those of
 
 import jax.numpy as jnp
 
-from lra.kernels.lightning import activation
 from lra.kernels.lightning.pallas_triton_walk import decays
+from lra.kernels.linear import features
 from lra.kernels.triton import Walk, settled, zeros
 
 
 def gradients(ins, outs, *, plan, names):
-  """Computes the gradients of `names` over a part, and dS before it.
+  """Computes the gradients of `names`, 'qkv' or 'kv', and dS before a part.
 
-  `names` is 'qkv', or 'kv' for those of k and v alone. Blocks of the plan have
-  all columns.
-
-  Inputs: 'q', 'k', 'v', 'do', 'mask' and 'slopes'.
-    first: float32 [B H parts Dh, Dh], dS after every part, or None.
-    saved: [B H blocks Dh, Dh], S before every block, for dq.
-  Outputs, each of which may be None:
-    rows, or dq, dk, dv: all results in the columns of one array, or separate.
-    last: dS before every part, in the form of `first`.
-    dbias: [B H parts N, Dh], sums of the N results.
+  Blocks of the plan have all columns. Further inputs are `first`, dS after
+  every part, and `saved`, S before every block, for dq. Outputs, each of which
+  may be None, are `rows` or dq, dk, dv; `last`, dS before every part; `dbias`,
+  [B H parts N, Dh], sums of the N results.
   """
   walk = Walk(plan)
   at, shape, dot = walk.at, plan.shape, plan.tools.dot
@@ -45,7 +39,7 @@ def gradients(ins, outs, *, plan, names):
     start, end = sees.start[:, None], sees.end[:, None]
     valid = at.valid(ins.mask, n)
     raw = {x: at.load(getattr(ins, x), n, valid, x) for x in 'qkv'}
-    q, k, v = (activation.silu(x).astype(x.dtype) if active else x
+    q, k, v = (features.silu(x).astype(x.dtype) if active else x
                for x in raw.values())
     # `settled` makes Triton prepare each operand just before its matmul. It
     # would otherwise prepare all of them, in every layout, before the first.
@@ -54,7 +48,7 @@ def gradients(ins, outs, *, plan, names):
 
     def write(name, x):
       if active:
-        x = x * activation.slope(raw[name])
+        x = x * features.silu_slope(raw[name])
       ref = getattr(outs, f'd{name}') if outs.rows is None else outs.rows
       at.store(ref, again, valid, x, name)
       totals.append(jnp.sum(x, axis=0))

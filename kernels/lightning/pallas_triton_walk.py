@@ -28,13 +28,10 @@ SMALL = 32  # most rows of a block whose distances are kept in registers
 class Pass:
   """How to compute one of the four results, each a `sum (x . y) c`.
 
-  Attributes:
-    x, y, c: names of its operands: 'q', 'k', 'v' or 'do'.
-    out: operand of which the result is the gradient, '' for the output. The
-      gradient is stored like this operand and multiplied by the derivative of
-      its activation.
-    back: whether to walk from the last row to the first.
-    turned: whether the state is S or dS transposed.
+  `out` is the operand of which the result is the gradient, '' for the output.
+  The gradient is stored like this operand and multiplied by the derivative of
+  its activation. `back` walks from the last row to the first. `turned` is
+  whether the state is S or dS transposed.
   """
   x: str
   y: str
@@ -53,14 +50,11 @@ PASSES = {'o': Pass('q', 'k', 'v', '', False, False),
 def walk(ins, outs, *, plan, which, depth):
   """Computes a pass of `PASSES`, or only its state.
 
-  Inputs: 'q', 'k', 'v' and 'do', as far as needed, 'mask' and 'slopes'.
-    first: float32 [B H parts Dh, Dh], state at the start of each part, or None.
-  Outputs, each of which may be None:
-    rows: the result.
-    last: the state at the end of each part, in the form of `first`.
-    saved: [B H blocks Dh, Dh], the state before every block, only for 'o'.
-    dbias: [B H parts, Dh], the sums of the result.
-  `depth` is the number of columns of x and y that a matmul sums over at a time.
+  Further input: `first`, float32 [B H parts Dh, Dh], state at the start of each
+  part. Outputs, each of which may be None: `rows`; `last`, the states at the
+  ends of parts; `saved`, [B H blocks Dh, Dh], the state before every block,
+  only for 'o'; `dbias`, [B H parts, Dh], the sums of the result. A matmul sums
+  over `depth` columns of x and y at a time.
   """
   this = PASSES[which]
   program = Walk(plan, by_columns=True)
@@ -123,7 +117,6 @@ def walk(ins, outs, *, plan, which, depth):
 
 
 def _first(ref, program, block, turned):
-  """Returns the initial state of a part, for a slice of y: [slice, columns]."""
   at, part, columns = program.at, program.part, program.block
   if ref is None:
     height = at.shape.lanes if block is None else block[1]
@@ -151,7 +144,6 @@ def _silu(x):
 
 
 def _silu_slope(x):
-  """Returns silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))), float32."""
   x = x.astype(jnp.float32)
   part = _sigmoid(x)
   return part * (1.0 + x * (1.0 - part))
@@ -160,12 +152,9 @@ def _silu_slope(x):
 def decays(slopes_ref, at, n, scale):
   """Returns the decays of block n of rows, a `_Kept` or a `_Fresh`.
 
-  If r rows of the block exist, the members are
-    start: scale exp(-s (i + 1)), weight of the state before the block in row i;
-    end: exp(-s (r - 1 - i)), weight of row i in the state after the block;
-    over(): exp(-s r), weight of the state before in the state after;
-    within(back): scale exp(-s |i - j|) if row i sees row j, else 0. Rows see
-      earlier rows, or with `back` later rows.
+  If r rows of the block exist, `start` is scale exp(-s (i + 1)), `end`
+  exp(-s (r - 1 - i)), `over()` exp(-s r), and `within(back)` scale
+  exp(-s |i - j|) if row i sees row j, an earlier row or with `back` a later.
   """
   # The slope is loaded for every block, or Triton would keep the decays in
   # registers.

@@ -1,29 +1,11 @@
-"""Options of a linear-attention program, and its feature maps in float32."""
+"""Feature maps of linear attention and SiLU, with derivatives, in float32."""
 
-import dataclasses
-from typing import Any
+import math
 
 import jax.numpy as jnp
 
 NAMES = ('elu1', 'relu', 'identity')
-
-
-@dataclasses.dataclass(frozen=True)
-class LinearOptions:
-  feature_map: str = 'elu1'
-  normalize: bool = True
-  scale: float = 1.0
-  eps: float = 1e-6
-  return_state: bool = False
-  interpret: Any = None
-
-
-def check_value_width(shape, value_width):
-  """Raises NotImplementedError if values are not as wide as features."""
-  if value_width not in (None, shape[-1]):
-    raise NotImplementedError(
-        'the Pallas kernels need features as wide as the values, got '
-        f"{shape[-1]} and {value_width}: use kernel='xla' or 'auto'")
+_LOG2_E = math.log2(math.e)
 
 
 def apply(name, x):
@@ -53,3 +35,19 @@ def slope_from(name, phi):
   if name == 'relu':
     return (phi > 0).astype(jnp.float32)
   return jnp.ones_like(phi)
+
+
+def silu(x):
+  x = x.astype(jnp.float32)
+  return x * _sigmoid(x)
+
+
+def silu_slope(x):
+  """Returns silu'(x), in the order that needs the fewest registers."""
+  x = x.astype(jnp.float32)
+  part = _sigmoid(x)
+  return part + part * (x - x * part)
+
+
+def _sigmoid(x):
+  return 1 / (1 + jnp.exp2(x * -_LOG2_E))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from lra.kernels import dispatch, hopper, hopper_call, hopper_sums
 from lra.kernels.linear import pallas_gpu_rows as rows
-from lra.kernels.linear.features import check_value_width
+from lra.kernels.linear.operands import check_value_width
 
 IN_KERNEL_PARTS = 4
 
@@ -42,13 +42,13 @@ def forward(inputs, options, save):
   call = _caller(q, mask, options, plan)
   outs = call(rows.outputs, {'q': q, 'kv': kv, 'z': z},
               {'o': dispatch.like(hopper_call.whole(q), q.shape, q.dtype)})
-  return outs['o'], final, sums if save else None
+  return (outs['o'], final), sums if save else None
 
 
-def backward(inputs, saved, do, dfinal, options):
+def backward(inputs, saved, cotangents, options):
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   b, length, h, d = q.shape
-  kv, z = saved
+  (do, dfinal), (kv, z) = cotangents, saved
   parts = _parts(q.shape)
   plan = hopper_sums.Plan(length=length, warpgroups=d // hopper.TILE,
                           parts=parts, normalize=options.normalize,
@@ -76,9 +76,9 @@ def backward(inputs, saved, do, dfinal, options):
               {'dk': dk, 'dv': dv, 'bias_k': bias_k, 'bias_v': bias_v})
   if inputs.packed:
     dq = outs['dk']
-  grads = hopper_call.gradients(inputs, dq, outs['dk'], outs['dv'])
   bias = hopper.bias_gradient((bias_q, outs['bias_k'], outs['bias_v']))
-  return grads, bias, dstate
+  return hopper_call.gradients(inputs, (dq, outs['dk'], outs['dv']), bias,
+                               dstate)
 
 
 def _parts(shape):
@@ -107,7 +107,6 @@ def _few_parts(sums):
 
 
 def _added(sums):
-  """Sums (S, z) over the parts into one part."""
   return tuple(None if x is None else jnp.sum(x, axis=2, keepdims=True)
                for x in sums)
 
@@ -119,7 +118,6 @@ def _state(sums, options):
 
 
 def _caller(q, mask, options, plan):
-  """Returns a caller of `pallas_gpu_rows` kernels on the grid of `plan`."""
   b, _, h, _ = q.shape
   mask = hopper_call.mask_rows(mask)
   tools = hopper.Tools(options.interpret is not None)

@@ -11,78 +11,21 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from lra.kernels import hopper, hopper_call
+from lra.kernels import hopper
 from lra.kernels.hopper import Columns
 from lra.kernels.linear import features
 
 
-def _ring_scratch(tools, plan, names, masked):
-  """Returns slots and barriers for the chunks of the tensors `names`."""
-  w, stages = plan.warpgroups, plan.stages
-  numbers = plgpu.SMEM((stages, hopper.TILE), jnp.float32)
-  return {**{name: tools.moved(stages, w) for name in names},
-          'mask': numbers if masked else None,
-          'full': plgpu.Barrier(num_arrivals=len(names) * w + masked,
-                                num_barriers=stages),
-          'free': plgpu.Barrier(num_arrivals=w, num_barriers=stages),
-          'met': plgpu.Barrier(num_arrivals=w)}
-
-
-class _Walk:
-  """A block's loop over the chunks of its part."""
+class _Walk(hopper.Walk):
 
   def __init__(self, ins, scratch, names, plan, tools):
-    self.b, self.h, self.part, self.w = hopper.place(
-        plan.warpgroups, getattr(ins, names[0]).shape[2])
-    self.ins, self.scratch, self.names = ins, scratch, names
-    self.plan, self.tools = plan, tools
-    self.numbers = hopper.numbers(plan.warpgroups)
-    self.first = self.part * plan.per_part
-    count, self.steps = hopper_call.chunk_count(plan.length), plan.per_part
-    if count % self.steps:
-      self.steps = jnp.minimum(self.steps, count - self.first)
-    self.views = {n: tools.views(getattr(scratch, n)) for n in names}
-    self.ring = hopper.Ring(plan.stages, self.steps, self._fetch, scratch.free)
-
-  def _fetch(self, step, slot):
-    n, full = self.first + step, self.scratch.full.at[slot]
-    for name in self.names:
-      hopper.copy_chunk(getattr(self.ins, name), self.b, n, self.h,
-                        self.views[name][1].at[slot], full,
-                        self.plan.warpgroups)
-    if self.ins.mask is not None:
-      plgpu.copy_gmem_to_smem(self.ins.mask.at[self.b, hopper.at(n)],
-                              self.scratch.mask.at[slot], full)
-
-  def run(self, step, carry=None):
-    """Runs step(chunk, carry) on every chunk; see `_chunk`."""
-    def body(t, carry):
-      slot = self.ring.slot(t)
-      plgpu.barrier_wait(self.scratch.full.at[slot])
-      self.ring.release(t - 1)
-      return step(self._chunk(t, slot), carry)
-
-    return lax.fori_loop(0, self.steps, body, carry)
-
-  def _chunk(self, t, slot):
-    """Returns a chunk: its number n, its parity, its tiles and `valid`."""
-    mask = None if self.ins.mask is None else self.scratch.mask.at[slot]
-    n = self.first + t
-    return types.SimpleNamespace(
-        n=n, parity=lax.rem(t, jnp.int32(2)),
-        valid=lambda: self.tools.valid(mask, n, self.plan.length),
-        **{name: self.views[name][0].at[slot] for name in self.names})
-
-  def meet(self):
-    hopper.meet(self.scratch.met, self.plan.warpgroups)
+    super().__init__(tools, ins, scratch, names, plan.length, plan.per_part)
 
   def tile_sum(self, ref, i, j):
-    """Returns tile (i, j) of [B, H, parts, Dh, Dh], summed over the parts."""
     where = (hopper.tile(i), hopper.tile(j))
     return self._over_parts(ref, where, hopper.MATRIX)
 
   def column_sum(self, ref):
-    """Returns this warpgroup's columns of [B, H, parts, Dh], parts summed."""
     return self._over_parts(ref, (hopper.tile(self.w),), hopper.COLS)
 
   def _over_parts(self, ref, where, layout):
@@ -110,13 +53,18 @@ def _plain(plan):
   return plan.feature_map == 'identity' and not plan.normalize
 
 
+def _parity(chunk):
+  return lax.rem(chunk.t, jnp.int32(2))
+
+
 def _rounded(x):
   return x.astype(jnp.bfloat16).astype(jnp.float32)
 
 
 def _outputs_scratch(tools, plan, masked):
   w = plan.warpgroups
-  return {**_ring_scratch(tools, plan, ('q',), masked), 'kv': tools.tiles(w, w),
+  return {**hopper.ring_scratch(tools, 'q', w, plan.stages, masked),
+          'kv': tools.tiles(w, w),
           'norm': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
           'o': tools.moved(w)}
 
@@ -124,7 +72,6 @@ def _outputs_scratch(tools, plan, masked):
 def _outputs(ins, outs, scratch, *, plan, options, tools):
   walk = _Walk(ins, scratch, ('q',), plan, tools)
   w, numbers = walk.w, walk.numbers
-  walk.ring.start()
   # Tiles of column w of S, which no other warpgroup reads.
   kv = scratch.kv.at[w]
   tools.publish(*((kv.at[i], walk.tile_sum(ins.kv, i, w)) for i in numbers))
@@ -132,17 +79,18 @@ def _outputs(ins, outs, scratch, *, plan, options, tools):
   o = tools.views(scratch.o)
 
   def step(chunk, _):
+    parity = _parity(chunk)
     if not _plain(plan):
       f = features.apply(plan.feature_map, tools.load(chunk.q.at[w]))
       stores = [(chunk.q.at[w], f)]
       if plan.normalize:
         norm = jnp.sum(_rounded(f) * hopper.col(z), axis=1)
-        stores.append((scratch.norm.at[chunk.parity, w], norm))
+        stores.append((scratch.norm.at[parity, w], norm))
       tools.publish(*stores)
       walk.meet()
     out = tools.product(*((chunk.q.at[i], kv.at[i]) for i in numbers))
     if plan.normalize:
-      norms = scratch.norm.at[chunk.parity]
+      norms = scratch.norm.at[parity]
       norm = sum(tools.load(norms.at[i], hopper.ROWS) for i in numbers)
       out = out * hopper.row(options.scale / (norm + options.eps))
     else:
@@ -157,7 +105,7 @@ def _outputs(ins, outs, scratch, *, plan, options, tools):
 
 def _query_gradients_scratch(tools, plan, masked):
   w = plan.warpgroups
-  return {**_ring_scratch(tools, plan, ('q', 'do'), masked),
+  return {**hopper.ring_scratch(tools, ('q', 'do'), w, plan.stages, masked),
           'kv': tools.tiles(w, w),
           'norm': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
           'num': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
@@ -169,7 +117,6 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
   walk = _Walk(ins, scratch, ('q', 'do'), plan, tools)
   b, h, part, w = walk.b, walk.h, walk.part, walk.w
   numbers = walk.numbers
-  walk.ring.start()
   kv = scratch.kv.at[w]  # tiles of row w of S
   tools.publish(*((kv.at[i], walk.tile_sum(ins.kv, w, i)) for i in numbers))
   if plan.normalize:
@@ -202,7 +149,7 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
       if plan.normalize:
         norm = jnp.sum(f * hopper.col(z), axis=1)
         num = jnp.sum(f * dq, axis=1)
-        at = chunk.parity
+        at = _parity(chunk)
         tools.publish((scratch.norm.at[at, w], norm),
                       (scratch.num.at[at, w], num))
         walk.meet()
@@ -252,7 +199,7 @@ def _split(x, rows):
 
 def _key_gradients_scratch(tools, plan, masked):
   w = plan.warpgroups
-  return {**_ring_scratch(tools, plan, ('k', 'v'), masked),
+  return {**hopper.ring_scratch(tools, ('k', 'v'), w, plan.stages, masked),
           'dkv': tools.tiles(w, w), 'ones': tools.factors(w, 1),
           'dk': tools.moved(w), 'dv': tools.moved(w)}
 
@@ -261,7 +208,6 @@ def _key_gradients(ins, outs, scratch, *, plan, options, tools):
   del options
   walk = _Walk(ins, scratch, ('k', 'v'), plan, tools)
   w, numbers = walk.w, walk.numbers
-  walk.ring.start()
   dkv = scratch.dkv
   tools.publish(
       *((dkv.at[w, i], walk.tile_sum(ins.dkv, w, i)) for i in numbers))

@@ -7,13 +7,12 @@ backward pass then reads or writes 9 tensors.
 """
 
 import dataclasses
-import functools
 
 import jax.numpy as jnp
 
 from lra.kernels import triton
 from lra.kernels.linear import pallas_triton_rows as rows
-from lra.kernels.linear.features import check_value_width
+from lra.kernels.linear.operands import check_value_width
 
 
 def supported(shape, dtype, value_width=None, state=False):
@@ -32,14 +31,13 @@ def forward(inputs, options, save):
     final = (kv, z) if options.normalize else kv
   kv = kv.astype(inputs.dtype)
   o = call.outputs(q, kv, z)
-  saved = (kv, z) if save else None
-  return o.reshape(inputs.shape), final, saved
+  return (o.reshape(inputs.shape), final), (kv, z) if save else None
 
 
-def backward(inputs, saved, do, dfinal, options):
+def backward(inputs, saved, cotangents, options):
   q, k, v = triton.qkv(inputs)
   call = _Call(inputs, options)
-  kv, z = saved
+  (do, dfinal), (kv, z) = cotangents, saved
   do = triton.flat(do)
   dq, dkv, dz, dq_bias = call.query_gradients(q, do, kv, z)
   if dkv is None:
@@ -52,9 +50,10 @@ def backward(inputs, saved, do, dfinal, options):
   if inputs.bias is not None:
     dbias = jnp.concatenate([dq_bias[None], dkv_bias])
   if inputs.packed:
-    return (dk.reshape(inputs.arrays[0].shape),), dbias, dstate
-  grads = tuple(x.reshape(inputs.shape) for x in (dq, dk, dv))
-  return grads, dbias, dstate
+    grads = (dk.reshape(inputs.arrays[0].shape),)
+  else:
+    grads = tuple(x.reshape(inputs.shape) for x in (dq, dk, dv))
+  return inputs.gradients(grads, dbias, dstate)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,28 +92,23 @@ class _Call:
   def __init__(self, inputs, options):
     self.inputs, self.options = inputs, options
     self.b, self.length, self.h, self.d = inputs.shape
-    self.mask = triton.flat_mask(inputs)
 
   def sums(self, x, y, z, names):
-    """Returns sums of x^T y and of x over each part of L; see `rows.sums`.
-
-    Shapes are [B, H, parts, Dh, Dh] and [B, H, parts, Dh]; the second may be
-    None.
-    """
+    """Returns sums of x^T y and of x (or None) over each part of L."""
     size = _size('sums', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, by_columns=True)
     scale = 1.0
     if z is None and names[0] == 'q':
       scale = self.options.scale
     total = self.options.normalize and z is None
-    kernel = functools.partial(rows.sums, names=names, scale=scale)
-    outs = self._run('sums', kernel, plan, grid, size, {'x': x, 'y': y, 'z': z},
+    outs = self._run('sums', rows.sums, plan, grid, size,
+                     {'x': x, 'y': y, 'z': z},
                      {'xy': self._states(plan),
-                      'total': self._vectors(plan) if total else None})
+                      'total': self._vectors(plan) if total else None},
+                     names=names, scale=scale)
     return outs['xy'], outs['total']
 
   def outputs(self, q, kv, z):
-    """Returns o [B L, H Dh]."""
     size = _size('outputs', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
     outs = self._run('outputs', rows.outputs, plan, grid, size,
@@ -122,11 +116,7 @@ class _Call:
     return outs['o']
 
   def query_gradients(self, q, do, kv, z):
-    """Returns dq, dS, dz, and the sum of dq for the bias.
-
-    dS is None if a separate kernel computes it. For packed inputs dq is one of
-    three gradients in an array [B L, 3 H Dh].
-    """
+    """Returns dq, dS (None if computed separately), dz, the sum of dq."""
     size = _size('query_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size)
     whole = plan.shape.column_blocks == 1
@@ -146,8 +136,7 @@ class _Call:
   def key_gradients(self, k, v, dkv, dz, taken):
     """Returns dk, dv, and float32 [2, H, Dh] for the bias.
 
-    `taken` is None or a packed array that holds dq. Then dk and dv are written
-    into it.
+    They are written into `taken`, a packed array that holds dq, if given.
     """
     size = _size('key_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
@@ -165,7 +154,6 @@ class _Call:
     return outs['dk'], outs['dv'], dbias
 
   def totals(self, kv, z, first):
-    """Returns S and z: the sums over the parts plus the initial state."""
     pair = first if self.options.normalize else (first, None)
     return tuple(_total(x, before) for x, before in zip(
                      (kv, z), pair or (None,) * 2, strict=True))
@@ -182,10 +170,9 @@ class _Call:
     plan = triton.Plan(shape, parts, per_part, self.options, tools)
     return plan, (programs, parts, self.b)
 
-  def _run(self, name, kernel, plan, grid, size, ins, outs, alias=()):
-    return triton.run(name, kernel, plan, self.inputs, self.mask, ins, outs,
-                      grid=grid, warps=size.warps, stages=size.stages,
-                      alias=alias)
+  def _run(self, name, kernel, plan, grid, size, ins, outs, alias=(), **more):
+    return triton.run(name, kernel, plan, self.inputs, ins, outs, grid=grid,
+                      warps=size.warps, stages=size.stages, alias=alias, **more)
 
   def _rows(self, count):
     shape = self.b * self.length, count * self.h * self.d

@@ -14,7 +14,6 @@ from lra.kernels.triton import Walk, keep, settled, zeros
 
 
 def _phi(plan, x, n):
-  """Returns phi(x) in float32; x holds rows of block n."""
   f = features.apply(plan.options.feature_map, x)
   return f if plan.options.feature_map == 'identity' else settled(f, n)
 
@@ -26,9 +25,8 @@ def _slope(plan, x):
 def sums(ins, outs, *, plan, names, scale):
   """Computes scale * phi(x)^T y and the sum of phi(x), over a part.
 
-  Inputs are x, y, z, mask; outputs xy, total. If z is given, phi(x) is also
-  divided by phi(x) . z + eps. `names` are the names of x and y ('q', 'k', 'v'),
-  by which to find them in a packed array.
+  If z is given, phi(x) is also divided by phi(x) . z + eps. `names` are the
+  names of x and y ('q', 'k', 'v'), by which to find them in a packed array.
   """
   walk = Walk(plan, by_columns=True)
   at, dtype, shape = walk.at, ins.x.dtype, plan.shape
@@ -137,11 +135,9 @@ def query_gradients(ins, outs, *, plan):
 
 
 def key_gradients(ins, outs, *, plan):
-  """Computes dk and dv from k, v, dS and dz.
+  """Computes dk and dv from k, v, dS and dz; an input `taken` becomes dk.
 
-  Inputs k, v, dkv, dz, mask, and `taken`, which becomes dk. Outputs dk, dv
-  (None if it is in the array of dk) and dbias: the sums of dk and dv over the
-  block, or None.
+  dv may be in the array of dk. dbias are the sums of dk and dv over the block.
   """
   walk = Walk(plan)
   at, shape, n = walk.at, plan.shape, walk.first
@@ -180,10 +176,8 @@ def key_gradients(ins, outs, *, plan):
 
 
 def _norm(f, z, plan):
-  """Returns f . z + eps: [rows]."""
   return jnp.sum(f * z[None], axis=1) + plan.options.eps
 
 
 def _inverse(f, z, plan):
-  """Returns scale / (f . z + eps): [rows]."""
   return plan.options.scale / _norm(f, z, plan)

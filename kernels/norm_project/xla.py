@@ -16,21 +16,21 @@ import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 
 
-def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
-  """Returns (y, values for `backward` or None); see `norm_project.api`."""
-  del interpret
+def forward(inputs, options, save):
+  o_NxE, weight_ExD, bias_D = inputs
+  w_ExD = weight_ExD.astype(o_NxE.dtype)
   square_Nx1 = jnp.mean(jnp.square(o_NxE.astype(jnp.float32)), -1,
                         keepdims=True)
-  r_Nx1 = jax.lax.rsqrt(square_Nx1 + eps)
+  r_Nx1 = jax.lax.rsqrt(square_Nx1 + options.eps)
   p_NxD = _dot(o_NxE, w_ExD) * r_Nx1
-  y_NxD = (p_NxD + b_D).astype(o_NxE.dtype)
-  saved = (o_NxE, w_ExD, r_Nx1, p_NxD.astype(o_NxE.dtype))
+  y_NxD = (p_NxD + bias_D).astype(o_NxE.dtype)
+  saved = (w_ExD, r_Nx1, p_NxD.astype(o_NxE.dtype))
   return y_NxD, saved if save else None
 
 
-def backward(saved, dy_NxD, eps, interpret):
-  del eps, interpret
-  o_NxE, w_ExD, r_Nx1, p_NxD = saved
+def backward(inputs, saved, dy_NxD, options):
+  del options
+  o_NxE, (w_ExD, r_Nx1, p_NxD) = inputs.o, saved
   dtype = o_NxE.dtype
   dy32_NxD = dy_NxD.astype(jnp.float32)
   dot_Nx1 = jnp.sum(dy32_NxD * p_NxD, -1, keepdims=True)
@@ -39,7 +39,7 @@ def backward(saved, dy_NxD, eps, interpret):
   # By default a TPU's compiler would put the tokens last, which needs a copy.
   do_NxE = with_layout_constraint(do_NxE.astype(dtype), Layout((0, 1)))
   dw_ExD = _dot((o_NxE * r_Nx1).astype(dtype).T, dy_NxD)
-  return do_NxE, dw_ExD, dy32_NxD.sum(0)
+  return type(inputs)(do_NxE, dw_ExD, dy32_NxD.sum(0))
 
 
 def _dot(a, b):

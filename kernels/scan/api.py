@@ -2,8 +2,9 @@
 
 import jax.numpy as jnp
 
-from lra.kernels import axes, checks, dispatch
-from lra.kernels.scan import call, segments
+from lra.kernels import call, checks, dispatch, xla
+from lra.kernels.scan import segments
+from lra.kernels.scan.passes import Inputs, Options
 
 
 def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
@@ -15,7 +16,8 @@ def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
 
   This is the scan of S5 (arXiv 2208.04933, section 2.2), LRU (arXiv
   2303.06349, equation 3) and of gated recurrences such as HGRN (arXiv
-  2311.04823, equation 6). States are float32 or complex64.
+  2311.04823, equation 6). States are float32 or complex64. Arguments not listed
+  here, and errors, are those of `linear_attention`.
 
   Masked tokens add nothing to the state, and their outputs and gradients are
   exactly 0. If `a` is constant, it still decays the state over masked tokens,
@@ -26,25 +28,14 @@ def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
     x: [B, L, E], float32, bfloat16 or complex64.
     a: factors of the state, complex64 if x is, else float32 or the dtype of x:
       [E], constant, or [B, L, E], one for each token.
-    mask: bool [B, L], True = token; None = all True. No gradient.
     reverse: whether to start from the last token: h_t = a_t h_(t+1) + x_t.
     initial_state: h before the first token of the scan, float32 or complex64
       [B, E]; None = zeros.
     return_state: also return the state after the last token of the scan.
-    segment_ids: int32 [B, L] or None. A state never passes from one id to
-      another, so a row may hold several adjacent sequences. Ids are 0 to N - 1,
-      and tokens of one id must be adjacent. Other ids, such as -1, mark
-      padding, which acts as masked.
-    num_segments: N, an int; with it states have an axis N after B.
-    kernel: one of `kernels.OPS['scan']`, or 'auto': a kernel for this device if
-      it supports the operands, else 'xla'.
+    segment_ids: as in `linear_attention`, for every kernel.
 
   Returns:
     h, [B, L, E] in the dtype of x; with return_state (h, state).
-
-  Raises:
-    ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_scanned(x, a)
   checks.check_mask(mask, x)
@@ -54,24 +45,20 @@ def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
     checks.check_state(
         'initial_state', initial_state, (*lead, x.shape[2]), x.dtype)
   name = dispatch.resolve('scan', kernel, x.shape, x.dtype)
-  options = call.Options(bool(reverse), dispatch.interpret_params())
-  dtype, keep = x.dtype, mask
+  options = Options(bool(reverse), dispatch.interpret_params())
+  dtype, keep, rows, state = x.dtype, mask, None, initial_state
   if segment_ids is not None:
     token = (segment_ids >= 0) & (segment_ids < num_segments)
     keep = token if mask is None else token & mask
-  if keep is not None:
-    x = jnp.where(keep[..., None], x, 0)
-    a = a if a.ndim == 1 else jnp.where(keep[..., None], a, 1)
-  rows = None
+  x = xla.keep(keep, x)
+  if keep is not None and a.ndim == 3:
+    a = jnp.where(keep[..., None], a, 1)
   if segment_ids is not None:
     rows = segments.rows(segment_ids, num_segments, options.reverse)
     x, a = segments.cut(rows, x, a, initial_state)
-  state = None if rows is not None else initial_state
-  h, last = call.scan(name, options, *axes.alike((x, a, state)))
+    state = None
+  h, last = call.run('scan', name, options, Inputs(x, a, state))
   if rows is not None and return_state:
     last = segments.states(rows, h, initial_state)
-  if keep is not None:
-    h = jnp.where(keep[..., None], h, 0)
-  h = h.astype(dtype)
+  h = xla.keep(keep, h).astype(dtype)
   return (h, last) if return_state else h
-

@@ -15,12 +15,10 @@ def wide(dtype):
 
 
 def split(z):
-  """Returns the parts of an array as a tuple, outside of a kernel."""
   return (z.real, z.imag) if jnp.iscomplexobj(z) else (z,)
 
 
 def join(parts):
-  """Inverts `split`."""
   return parts[0] if len(parts) == 1 else jax.lax.complex(*parts)
 
 
@@ -32,14 +30,12 @@ def named(name, z):
 
 
 def times(p, q):
-  """Returns p q."""
   if len(p) == 1:
     return (p[0] * q[0],)
   return p[0] * q[0] - p[1] * q[1], p[0] * q[1] + p[1] * q[0]
 
 
 def plus(p, q):
-  """Returns p + q."""
   return tuple(x + y for x, y in zip(p, q, strict=True))
 
 
@@ -51,6 +47,5 @@ def each(function, *numbers):
 def where(condition, p, real):
   """Returns p if `condition` holds, else the real number `real`."""
   others = (real,) + (0.0,) * (len(p) - 1)
-  return tuple(
-    jnp.where(condition, x, other) for x, other in zip(p, others, strict=True)
-  )
+  return tuple(jnp.where(condition, x, other)
+               for x, other in zip(p, others, strict=True))

@@ -15,19 +15,17 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from lra.kernels import dispatch, tpu
-from lra.kernels.scan import numbers
+from lra.kernels.scan import numbers, passes
 
 MAX_LANES = 512
 MAX_ROWS = 256
 
 
 def supported(shape, dtype):
-  """Accepts all widths and dtypes."""
-  del shape, dtype
+  del shape, dtype  # all widths and dtypes are supported
 
 
 def scan(x, a, state, *, reverse, late, interpret):
-  """Returns (h, last state); see `lra.kernels.scan.call.scan`."""
   batch, length, width = x.shape
   wide = numbers.wide(x.dtype)
   parts = len(numbers.split(x))
@@ -53,16 +51,14 @@ def scan(x, a, state, *, reverse, late, interpret):
   return h, last[:, 0]
 
 
+forward, backward = passes.of(scan)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-  """Sizes of a call.
+  """Sizes of a call: blocks of `rows` tokens and `lanes` channels.
 
-  Attributes:
-    length: L.
-    rows, lanes: tokens and channels of a block.
-    tile_rows: rows that are computed at once.
-    parts: 1 for real numbers, 2 for complex ones.
-    constant, reverse, late: see `lra.kernels.scan.call.scan`.
+  `tile_rows` are computed at once. `parts` is 1 for real numbers, else 2.
   """
   length: int
   rows: int
@@ -78,20 +74,16 @@ class _Plan:
     return -(-self.length // self.rows)
 
   def block(self, n):
-    """Returns the block of rows at step n of the grid."""
     return self.blocks - 1 - n if self.reverse else n
 
   def tile(self):
-    """Returns the BlockSpec of an array [B, L, E]."""
     return pl.BlockSpec(
         (1, self.rows, self.lanes), lambda b, e, n: (b, self.block(n), e))
 
   def row(self):
-    """Returns the BlockSpec of a state [B, 1, E]."""
     return pl.BlockSpec((1, 1, self.lanes), lambda b, e, n: (b, 0, e))
 
   def once(self):
-    """Returns the BlockSpec of constant factors [1, 1, E]."""
     return pl.BlockSpec((1, 1, self.lanes), lambda b, e, n: (0, 0, e))
 
 

@@ -9,15 +9,15 @@ a are read twice.
 """
 
 import dataclasses
-import functools
 
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from lra.kernels import dispatch, triton
-from lra.kernels.scan import numbers
+from lra.kernels import triton
+from lra.kernels.scan import numbers, passes
+from lra.kernels.xla import states_before
 
 ROWS = 16  # rows loaded at once
 COLUMNS = 64  # channels of a program, two for each thread of a warp
@@ -25,13 +25,11 @@ PER_CORE = 8  # programs that run on a multiprocessor at once
 
 
 def supported(shape, dtype):
-  """Raises NotImplementedError if the device is too old."""
   del shape, dtype  # all widths and dtypes are supported
   triton.check()
 
 
 def scan(x, a, state, *, reverse, late, interpret):
-  """Returns (h, last state); see `lra.kernels.scan.call.scan`."""
   batch, length, width = x.shape
   wide = numbers.wide(x.dtype)
   if a.ndim == 1:
@@ -51,24 +49,15 @@ def scan(x, a, state, *, reverse, late, interpret):
   return h, after[:, 0 if reverse else -1]
 
 
+forward, backward = passes.of(scan)
+
+
 def _before(plan, x, a, state, interpret):
-  """Returns the state before each part, [B, parts, E]."""
   found = _call('scan_parts', plan, x, a, None, interpret, rows=False)
   total, factor = (
       numbers.join([found[f'{name}{i}'] for i in range(plan.numbers)])
       for name in ('after', 'factor'))
-  first = -1 if plan.reverse else 0
-  total = total.at[:, first].add(factor[:, first] * state)
-
-  def join(p, q):
-    return p[0] * q[0], q[0] * p[1] + q[1]
-
-  after = lax.associative_scan(
-      join, (factor, total), axis=1, reverse=plan.reverse)[1]
-  pieces = [state[:, None], after[:, :-1]]
-  if plan.reverse:
-    pieces = [after[:, 1:], state[:, None]]
-  return jnp.concatenate(pieces, axis=1)
+  return states_before(factor, total, state, plan.reverse)
 
 
 def _call(name, plan, x, a, before, interpret, rows):
@@ -79,25 +68,17 @@ def _call(name, plan, x, a, before, interpret, rows):
   outs = {}
   states = (batch, plan.parts, width)
   for i, y in enumerate(numbers.split(x)):
-    like = functools.partial(dispatch.like, y)
-    outs[f'h{i}'] = like(y.shape, y.dtype) if rows else None
-    outs[f'after{i}'] = like(states, jnp.float32)
-    outs[f'factor{i}'] = None if rows else like(states, jnp.float32)
-  return triton.call(name, functools.partial(_kernel, plan=plan, rows=rows),
-                     ins, outs, grid=(-(-width // COLUMNS), plan.parts, batch),
-                     warps=1, stages=1, interpret=interpret)
+    outs[f'h{i}'] = (y.shape, y.dtype) if rows else None
+    outs[f'after{i}'] = states, jnp.float32
+    outs[f'factor{i}'] = None if rows else (states, jnp.float32)
+  return triton.call(name, _kernel, ins, outs,
+                     grid=(-(-width // COLUMNS), plan.parts, batch), warps=1,
+                     stages=1, interpret=interpret, plan=plan, rows=rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-  """Sizes of a call.
-
-  Attributes:
-    length, width: L, E.
-    parts, per_part: parts of L, and groups of `ROWS` rows in a part.
-    numbers: 1 for real numbers, 2 for complex ones.
-    constant, reverse, late: see `lra.kernels.scan.call.scan`.
-  """
+  """Sizes of a call: L in `parts` of `per_part` groups of `ROWS` rows."""
   length: int
   width: int
   parts: int

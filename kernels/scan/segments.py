@@ -16,11 +16,7 @@ from lra.kernels.scan import numbers
 class Rows(NamedTuple):
   """The first and last token of each segment, in the order of the scan.
 
-  Attributes:
-    segment_BxL: segment of each token, clipped to 0 ... N - 1.
-    first_BxL: bool, whether a token is the first of its segment.
-    last_BxN: place of the last token of each segment.
-    empty_BxN: bool, whether a segment has no token.
+  `segment_BxL` is the segment of each token, clipped to 0 ... N - 1.
   """
   segment_BxL: jax.Array
   first_BxL: jax.Array
@@ -29,7 +25,6 @@ class Rows(NamedTuple):
 
 
 def rows(segment_ids, num_segments, reverse):
-  """Returns the `Rows` of int32 [B, L] ids; see `lra.kernels.linear_scan`."""
   length = segment_ids.shape[1]
   place = jnp.arange(length)[None, None]
   own_BxNxL = segment_ids[:, None] == jnp.arange(num_segments)[None, :, None]
@@ -44,14 +39,7 @@ def rows(segment_ids, num_segments, reverse):
 
 
 def cut(rows, x, a, initial_state):
-  """Changes x and a so that one scan of a row equals scans of its segments.
-
-  Args:
-    rows: `Rows`.
-    x: [B, L, E], 0 at padding. The result has the dtype of states.
-    a: [E] or [B, L, E].
-    initial_state: [B, N, E] or None.
-  """
+  """Changes x and a so that one scan of a row equals scans of its segments."""
   first = rows.first_BxL[..., None]
   x = x.astype(numbers.wide(x.dtype))
   a = a if a.ndim == 3 else a[None, None]

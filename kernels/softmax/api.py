@@ -1,9 +1,26 @@
-"""Softmax attention: the public function and its dispatch."""
+"""Softmax attention: the public function."""
+
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from lra.kernels import axes, checks, dispatch
+from lra.kernels import call, checks, dispatch
+
+
+class Options(NamedTuple):
+  scale: float
+  dropout_rate: float = 0.0
+
+
+class Inputs(NamedTuple):
+  """Arrays of `softmax_attention`; every head of q has keys of its own."""
+  q: jax.Array
+  k: jax.Array
+  v: jax.Array
+  mask: jax.Array | None = None
+  bias: jax.Array | None = None
+  dropout_key: Any = None
 
 
 def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
@@ -14,7 +31,7 @@ def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
 
   It is not causal. Masked keys are left out; a sequence without any key returns
   zeros. Masked keys and values must be finite. Every query gets an output: the
-  mask does not apply to queries.
+  mask does not apply to queries. Errors are those of `linear_attention`.
 
   Args:
     q: [B, L, H, Dh], float32, bfloat16 or float16. Statistics and sums are
@@ -30,8 +47,7 @@ def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
     kernel: 'dense' keeps the weights [B, H, L, S]; the others recompute them in
       tiles, with memory linear in L and S. 'chunked' runs everywhere. 'splash'
       is JAX's splash attention on TPU. 'cudnn' needs 16-bit operands and an
-      NVIDIA GPU. 'auto' takes the one for this device if it can run, else
-      'chunked'.
+      NVIDIA GPU. 'auto' takes the one for this device, else 'chunked'.
     dropout_rate: Python number in [0, 1), the share of weights that are
       dropped; the rest are divided by 1 - dropout_rate. Only 'dense' and
       'chunked' support it. Both drop the same weights, see `random_bits.kept`.
@@ -40,33 +56,28 @@ def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
 
   Returns:
     [B, L, H, Dv] in the dtype of v.
-
-  Raises:
-    ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_keys_and_values(q, k, v)
   checks.check_mask(mask, k)
   checks.check_distances(bias, q, k)
   scale = q.shape[-1] ** -0.5 if scale is None else scale
-  options = {'scale': checks.check_number('scale', scale)}
-  dropout_rate = checks.check_rate('dropout_rate', dropout_rate)
-  if dropout_rate:
+  options = Options(checks.check_number('scale', scale),
+                    checks.check_rate('dropout_rate', dropout_rate))
+  if options.dropout_rate:
     if dropout_key is None:
       raise ValueError('dropout_key must be given if dropout_rate > 0')
     if not jnp.issubdtype(dropout_key.dtype, jax.dtypes.prng_key):
       dropout_key = jax.random.wrap_key_data(dropout_key)
-    options |= {'dropout_rate': dropout_rate, 'dropout_key': dropout_key}
-  q, k, v, mask, bias = axes.alike((q, k, v, mask, bias))
-  if bias is not None:
-    options['bias'] = bias
+  else:
+    dropout_key = None
   heads = q.shape[2]
   rows = _as_rows(q, k.shape[2])
   name = dispatch.resolve('softmax', kernel, rows.shape, q.dtype,
-                          value_width=v.shape[-1], dropout_rate=dropout_rate,
+                          value_width=v.shape[-1],
+                          dropout_rate=options.dropout_rate,
                           bias=bias is not None)
-  out = dispatch.backend('softmax', name).attend(rows, k, v, mask, **options)
-  return _as_heads(out, heads)
+  inputs = Inputs(rows, k, v, mask, bias, dropout_key)
+  return _as_heads(call.run('softmax', name, options, inputs), heads)
 
 
 def _as_rows(q_BxLxHxDh, groups):
@@ -79,7 +90,6 @@ def _as_rows(q_BxLxHxDh, groups):
 
 
 def _as_heads(out_BxNxGxDv, heads):
-  """Inverts `_as_rows`."""
   batch, rows, groups, width = out_BxNxGxDv.shape
   if heads == groups:
     return out_BxNxGxDv

@@ -5,10 +5,7 @@ running maximum, normaliser and output (Milakov & Gimelshein 2018, arXiv
 1805.02867; Rabe & Staats 2021, arXiv 2112.05682). Backward: the weights of a
 tile are recomputed from the saved log-sum-exp (Dao et al. 2022, arXiv
 2205.14135, Algorithm 4). Memory is linear in the lengths; the result is exact.
-A bias by distance is expanded for the tiles of one block of queries at a time.
-
-The batch axis is never merged with another, so a batch may stay sharded over
-devices.
+The batch axis is never merged with another, so it may stay sharded.
 
 Shapes: B batch, L queries, S keys, H heads, Dh key width, Dv value width;
 N query blocks of I rows, M key blocks of J rows.
@@ -21,8 +18,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lra.kernels import axes, chunks, random_bits
+from lra.kernels import axes, random_bits
 from lra.kernels.softmax import distances
+from lra.kernels.xla import precision
 
 # Most rows and columns of a tile. Its float32 logits then take 1 MiB per head.
 # For four heads in total and L 2,000, smaller tiles took longer on two cores.
@@ -36,37 +34,28 @@ _LARGE = 1e4
 
 
 class _Options(NamedTuple):
-  """Static parameters.
-
-  Attributes:
-    scale: factor of the logits.
-    rate: share of the weights that are dropped.
-    impl: the random generator of dropout's key, or None.
-  """
+  """Static parameters; `impl` is the random generator of dropout's key."""
   scale: float
   rate: float
   impl: Hashable
 
 
-def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
-  """Accepts every call of `attend`."""
-  del shape, dtype, value_width, dropout_rate, bias
+def supported(shape, dtype, **needs):
+  del shape, dtype, needs  # every call is supported
 
 
-def attend(q, k, v, mask, *, scale, bias=None, dropout_rate=0.0,
-           dropout_key=None, block=BLOCK):
-  """Attends by tiles of at most `block` rows and columns: [B, L, H, Dv].
-
-  See `api.softmax_attention`. Random words of dropout are computed for each
-  tile, and again for gradients.
+def forward(inputs, options, save):
+  """Computes random words of dropout for each tile, and again for gradients.
   """
+  del save
+  q, k, v, mask, bias, key = inputs
   length, keys = q.shape[1], k.shape[1]
   if mask is None:
     mask = jnp.ones(k.shape[:2], bool)
   # A bias is held for one block of queries and all keys. Blocks of half the
   # size need half of that memory.
-  rows = block_size(length, block if bias is None else -(-block // 2))
-  cols = block_size(keys, block)
+  rows = block_size(length, BLOCK if bias is None else -(-BLOCK // 2))
+  cols = block_size(keys, BLOCK)
   mask_MxBxJ = _blocks(mask, cols)
   q_NxBxHxIxDh = _blocks(q, rows).swapaxes(2, 3)
   k_MxBxHxJxDh = _blocks(k, cols).swapaxes(2, 3)
@@ -74,15 +63,15 @@ def attend(q, k, v, mask, *, scale, bias=None, dropout_rate=0.0,
   if bias is not None:
     bias = jnp.pad(bias, ((0, 0), (-length % rows, -keys % cols)))
   impl = words = None
-  if dropout_rate:
-    impl = jax.random.key_impl(dropout_key)
-    words = jax.random.key_data(dropout_key)
-  options = _Options(scale, dropout_rate, impl)
-  out_NxBxHxIxDv = _attend(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv,
-                           mask_MxBxJ, bias, words)
+  if options.dropout_rate:
+    impl, words = jax.random.key_impl(key), jax.random.key_data(key)
+  out_NxBxHxIxDv = _attend(
+      _Options(options.scale, options.dropout_rate, impl), q_NxBxHxIxDh,
+      k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias, words)
   out_BxNxIxHxDv = out_NxBxHxIxDv.transpose(1, 0, 3, 2, 4)
   batch, _, _, heads, width = out_BxNxIxHxDv.shape
-  return out_BxNxIxHxDv.reshape(batch, -1, heads, width)[:, :length]
+  out = out_BxNxIxHxDv.reshape(batch, -1, heads, width)[:, :length]
+  return out, None
 
 
 def block_size(length, block):
@@ -93,7 +82,6 @@ def block_size(length, block):
 
 
 def _blocks(x_BxLx, size):
-  """Cuts [B, L, ...] into [L / size, B, size, ...]; pads with 0 or False."""
   batch, length, *rest = x_BxLx.shape
   padding = [(0, 0), (0, -length % size)] + [(0, 0)] * len(rest)
   x_BxLx = jnp.pad(x_BxLx, padding)
@@ -102,19 +90,15 @@ def _blocks(x_BxLx, size):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(options, q, k, v, mask, bias, words):
-  """Attends over blocks: [N, B, H, I, Dv]; bias is [H, N I + M J - 1] or None.
-  """
   return _forward(options, q, k, v, mask, bias, words)[0]
 
 
 def _dot(equation, x, y):
-  return jnp.einsum(equation, x, y, precision=chunks.precision(x.dtype),
+  return jnp.einsum(equation, x, y, precision=precision(x.dtype),
                     preferred_element_type=jnp.float32)
 
 
 def _drop(options, words, row, col, arrays, factor=1.0):
-  """Zeroes dropped weights of tile (row, col), [B, H, I, J]; scales the rest.
-  """
   if not options.rate:
     return arrays
   key = jax.random.wrap_key_data(words, impl=options.impl)

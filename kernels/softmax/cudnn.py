@@ -15,31 +15,24 @@ import jax
 import jax.numpy as jnp
 
 from lra.kernels import dispatch
+from lra.kernels.softmax.distances import refuse
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
-  """Raises NotImplementedError for operands that `attend` cannot take.
-
-  A GPU that is not local is assumed to have compute capability 8.0 or later.
+  """A GPU that is not local is assumed to have compute capability 8.0 or more.
   """
-  if bias:
-    raise NotImplementedError("kernel='cudnn' takes no bias of distances: use "
-                              "'chunked' or 'dense'")
-  if dropout_rate:
-    raise NotImplementedError("kernel='cudnn' drops no attention weights: use "
-                              "'chunked', 'dense' or a "
-                              'dropout rate of 0')
+  refuse('cudnn', bias, dropout_rate)
   obstacle = _obstacle(shape[-1], value_width or shape[-1], dtype)
   if obstacle:
     raise NotImplementedError(f"kernel='cudnn' needs {obstacle}: use "
                               "kernel='auto' or 'chunked'")
 
 
-def attend(q, k, v, mask, *, scale):
-  """Attends with cuDNN: [B, L, H, Dv]; see `api.softmax_attention`.
-
-  JAX supports gradients only for even lengths; odd ones get one more row.
+def forward(inputs, options, save):
+  """JAX supports gradients only for even lengths; odd ones get one more row.
   """
+  del save
+  q, k, v, mask, *_ = inputs
   batch, length, keys = *q.shape[:2], k.shape[1]
   lengths_B = jnp.full(batch, keys, jnp.int32) if keys % 2 else None
   if mask is not None:
@@ -47,12 +40,12 @@ def attend(q, k, v, mask, *, scale):
     k, v = _first(mask, k, v)
   q, k, v = map(_even, (q, k, v))
   out = jax.nn.dot_product_attention(
-      q, k, v, scale=scale,
+      q, k, v, scale=options.scale,
       key_value_seq_lengths=None if lengths_B is None else lengths_B.clip(1),
       implementation='cudnn')[:, :length]
   if mask is None:
-    return out
-  return jnp.where((lengths_B > 0)[:, None, None, None], out, 0)
+    return out, None
+  return jnp.where((lengths_B > 0)[:, None, None, None], out, 0), None
 
 
 def _even(x_BxLxHxD):
@@ -87,7 +80,6 @@ _first.defvjp(_move_to_front, _move_back)
 
 
 def _rows(index_BxS, arrays):
-  """Gathers rows `index_BxS` of every sequence, from each of `arrays`."""
   return tuple(jax.vmap(lambda x, i: x[i])(x, index_BxS) for x in arrays)
 
 

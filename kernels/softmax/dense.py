@@ -3,24 +3,24 @@
 import jax
 import jax.numpy as jnp
 
-from lra.kernels import chunks, random_bits
+from lra.kernels import random_bits
 from lra.kernels.softmax import distances
+from lra.kernels.xla import precision
 
 
-def attend(q, k, v, mask, *, scale, bias=None, dropout_rate=0.0,
-           dropout_key=None):
-  """Attends with dense weights: [B, L, H, Dv]; see `api.softmax_attention`."""
-  weights_BxHxLxS = weights(q, k, mask, scale=scale, bias=bias)
-  if dropout_rate:
-    weights_BxHxLxS = drop(weights_BxHxLxS, dropout_rate, dropout_key)
-  return apply_weights(weights_BxHxLxS, v)
+def forward(inputs, options, save):
+  del save
+  q, k, v, mask, bias, key = inputs
+  weights_BxHxLxS = weights(q, k, mask, scale=options.scale, bias=bias)
+  if options.dropout_rate:
+    weights_BxHxLxS = drop(weights_BxHxLxS, options.dropout_rate, key)
+  return apply_weights(weights_BxHxLxS, v), None
 
 
 def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale, bias=None):
-  """Returns the attention weights, float32 [B, H, L, S]."""
   logits_BxHxLxS = scale * jnp.einsum(
       'blhd,bshd->bhls', q_BxLxHxDh, k_BxSxHxDh,
-      precision=chunks.precision(q_BxLxHxDh.dtype),
+      precision=precision(q_BxLxHxDh.dtype),
       preferred_element_type=jnp.float32)
   if bias is not None:
     bias_HxLxS = distances.along_diagonals(bias, q_BxLxHxDh.shape[1])
@@ -50,5 +50,5 @@ def drop(weights_BxHxLxS, rate, key):
 def apply_weights(weights_BxHxLxS, v_BxSxHxDv):
   """Sums values by float32 weights: [B, L, H, Dv] in the values' dtype."""
   return jnp.einsum('bhls,bshd->blhd', weights_BxHxLxS.astype(v_BxSxHxDv.dtype),
-                    v_BxSxHxDv, precision=chunks.precision(v_BxSxHxDv.dtype),
+                    v_BxSxHxDv, precision=precision(v_BxSxHxDv.dtype),
                     preferred_element_type=jnp.float32).astype(v_BxSxHxDv.dtype)

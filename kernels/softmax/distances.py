@@ -1,16 +1,23 @@
 """Biases of attention: a number for each head and distance of key and query.
 
 A bias [H, N I + M J - 1] covers N blocks of I queries and M of J keys. It
-starts at the distance of the first key and the last query. Without a bias it is
-None.
-
-Shapes: H heads; I rows and J columns of a tile; C distances.
+starts at the distance of the first key and the last query. C counts distances.
 """
 
 import jax
 import jax.numpy as jnp
 
 from lra.kernels import axes
+
+
+def refuse(kernel, bias, dropout_rate):
+  """Raises NotImplementedError for what only 'dense' and 'chunked' compute."""
+  if bias:
+    raise NotImplementedError(f"kernel='{kernel}' takes no bias of distances: "
+                              "use 'chunked' or 'dense'")
+  if dropout_rate:
+    raise NotImplementedError(f"kernel='{kernel}' drops no attention weights: "
+                              "use 'chunked', 'dense' or a dropout rate of 0")
 
 
 def along_diagonals(x_HxC, rows):
@@ -27,10 +34,7 @@ def along_diagonals(x_HxC, rows):
 
 
 def sum_diagonals(x_HxIxJ):
-  """Sums over the diagonals of [H, I, J], without a scatter: [H, I + J - 1].
-
-  This is the transpose of `along_diagonals`.
-  """
+  """Transposes `along_diagonals`: sums [H, I, J] to [H, I + J - 1]."""
   heads, rows, cols = x_HxIxJ.shape
   # Not `jax.linear_transpose`: it rejects values that vary over a mesh.
   zeros = axes.zeros((heads, rows + cols - 1), x_HxIxJ.dtype, x_HxIxJ)
@@ -39,7 +43,6 @@ def sum_diagonals(x_HxIxJ):
 
 
 def starts(q_NxBxHxIxDh):
-  """Returns the first bias entry of each block of queries, int32 [N]."""
   count, rows = q_NxBxHxIxDh.shape[::3]
   return (count - 1 - jnp.arange(count)) * rows
 
@@ -60,10 +63,7 @@ def tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh):
 
 
 def add_tiles(bias_HxC, start, tiles_MxHxIxJ):
-  """Adds to each entry of the bias the sum of the tiles at its distance.
-
-  This is the transpose of `tiles`.
-  """
+  """Transposes `tiles`: adds the tiles at each distance to the bias."""
   if bias_HxC is None:
     return None
   _, heads, rows, _ = tiles_MxHxIxJ.shape

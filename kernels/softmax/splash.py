@@ -1,13 +1,10 @@
 """Softmax attention by JAX's Pallas TPU kernel, `splash_attention`.
 
-It works in tiles and recomputes weights in the backward kernels, with memory
-linear in the lengths. It needs heads before the length, so q, k and v are
-transposed; in a layer the compiler lets the projections write this layout. It
-needs lengths in whole blocks, so shorter ones are padded, by at most 127 rows
-for each block of up to 512. It has no dropout.
-
-Its mask consists of segment ids. Queries and unmasked keys have id 1, masked
-keys have 0. Queries are thus never masked.
+It needs heads before the length, so q, k and v are transposed; in a layer the
+compiler lets the projections write this layout. It needs lengths in whole
+blocks, so shorter ones are padded, by at most 127 rows for each block of up to
+512. It has no dropout. Its mask consists of segment ids: queries and unmasked
+keys have id 1, masked keys 0.
 """
 
 import contextlib
@@ -18,6 +15,7 @@ import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
 from lra.kernels import dispatch
+from lra.kernels.softmax.distances import refuse
 
 # Sizes whose backward blocks of keys and queries, in float32, still fit the
 # on-chip memory of a v5e: (largest block, widest head).
@@ -26,13 +24,7 @@ _LANES = 128
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
-  if bias:
-    raise NotImplementedError("kernel='splash' takes no bias of distances: use "
-                              "'chunked' or 'dense'")
-  if dropout_rate:
-    raise NotImplementedError("kernel='splash' drops no attention weights: use "
-                              "'chunked', 'dense' or a "
-                              'dropout rate of 0')
+  refuse('splash', bias, dropout_rate)
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
     raise NotImplementedError("kernel='splash' supports float32 and bfloat16, "
                               f"got {jnp.dtype(dtype)}")
@@ -42,15 +34,13 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
                               f"{BLOCKS[-1][1]} wide, got {width}")
 
 
-def attend(q, k, v, mask, *, scale):
-  """Attends with splash attention: [B, L, H, Dv]; see `api.softmax_attention`.
-
-  Inside a `jax.shard_map` that checks `vma` this raises, because splash
-  attention does not declare it: use `lra.kernels.sharded`.
-  """
+def forward(inputs, options, save):
+  """Raises inside a `jax.shard_map` that checks `vma`."""
+  del save
+  q, k, v, mask, *_ = inputs
   width = max(q.shape[-1], v.shape[-1])
   block_q, block_k = (block_size(x.shape[1], width) for x in (q, k))
-  scaled = (q.astype(jnp.float32) * scale).astype(q.dtype)
+  scaled = (q.astype(jnp.float32) * options.scale).astype(q.dtype)
   queries = _heads_first(scaled, block_q)
   keys, values = (_heads_first(x, block_k) for x in (k, v))
   ids = None
@@ -61,9 +51,9 @@ def attend(q, k, v, mask, *, scale):
   out = _attend(block_q, block_k, queries, keys, values, ids)
   out = out[:, :, : q.shape[1]].swapaxes(1, 2)
   if mask is None:
-    return out
+    return out, None
   # Without any key, splash attention weighs all keys equally.
-  return jnp.where(mask.any(1)[:, None, None, None], out, 0)
+  return jnp.where(mask.any(1)[:, None, None, None], out, 0), None
 
 
 def block_size(length, width):
@@ -74,7 +64,6 @@ def block_size(length, width):
 
 
 def _heads_first(x_BxLxHxD, block):
-  """Transposes to [B, H, L, D], with L zero-padded to whole blocks."""
   padding = -x_BxLxHxD.shape[1] % block
   x_BxHxLxD = x_BxLxHxD.swapaxes(1, 2)
   return jnp.pad(x_BxHxLxD, [(0, 0), (0, 0), (0, padding), (0, 0)])
@@ -89,7 +78,7 @@ def _attend(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
                     v_BxHxSxDv)
 
 
-def _forward(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
+def _pulled(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
   with _precision(q_BxHxLxDh.dtype):
     return jax.vjp(functools.partial(_batched, block_q, block_k, ids_BxS),
                    q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv)
@@ -100,11 +89,10 @@ def _backward(block_q, block_k, pull, g_BxHxLxDv):
     return *pull(g_BxHxLxDv), None
 
 
-_attend.defvjp(_forward, _backward)
+_attend.defvjp(_pulled, _backward)
 
 
 def _batched(block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv):
-  """Runs splash attention on every sequence of the batch."""
   heads, length = q_BxHxLxDh.shape[1:3]
   keys = k_BxHxSxDh.shape[2]
   attend = splash.make_splash_mha_single_device(

@@ -96,7 +96,7 @@ def found(path: str | os.PathLike) -> pathlib.Path:
   """Returns the path, or the file in this package if only that one exists.
 
   Args:
-    path: a path from the current folder, such as `configs/sweeps/mini.txt`.
+    path: a path from the current folder, such as `configs/runs/mini.toml`.
   """
   path = pathlib.Path(path)
   ours = (PACKAGE / path).resolve()

@@ -14,7 +14,7 @@ from lra.core.errors import UserError, choose
 from lra.core.terminal import say
 from lra.data import batches, longer, prepared
 from lra.data_prep import encode
-from lra.run import extrapolation, program, provenance, restore
+from lra.run import program, provenance, restore, scoring
 from lra.share import hub, int8
 
 
@@ -157,9 +157,9 @@ class Trained:
       raise UserError('An int8 version cannot read other lengths: use the '
                       'model that it was made of.')
     split = longer.split(self.config.task, name)
-    program, eval_step = extrapolation.at_length(
+    program, eval_step = scoring.at_length(
         self.program, int(prepared.lengths(split).max())).fit_eval()
-    scores = extrapolation.score(
+    scores = scoring.at_other_length(
         program, eval_step,
         {'params': self.params, 'constants': self.constants}, split)
     assert scores is not None  # None only if it was asked to stop

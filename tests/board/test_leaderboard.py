@@ -303,18 +303,18 @@ def test_pages_use_no_device(tmp_path):
   kept = next((paths.PACKAGED / 'runs/listops_mini').glob('simpletron-*.json'))
   (tmp_path / 'runs/listops_mini').mkdir(parents=True)
   shutil.copy(kept, tmp_path / 'runs/listops_mini')
-  code = ('import sys; from lra.schema import curves; '
+  code = ('import pathlib, sys; from lra.schema import curves; '
           'from lra.board import catalogue, render, site; '
-          'from lra.cli import launch; catalogue.listing(); '
+          'from lra.cli import board; catalogue.listing(); '
           'assert "jax" not in sys.modules; '
-          'from absl import flags; flags.FLAGS(sys.argv); '
-          'found = site.load(launch.place()); render.markdown(found); '
+          'found = site.load(board.place(*map(pathlib.Path, sys.argv[1:]))); '
+          'render.markdown(found); '
           'assert len(found.boards) == 1; '
           'from jax._src import xla_bridge; '
           'sys.exit(xla_bridge.backends_are_initialized())')
   subprocess.run(
-      [sys.executable, '-c', code, f'--results_dir={tmp_path}',
-       f'--page={tmp_path / "page.md"}'], check=True, cwd=ROOT)
+      [sys.executable, '-c', code, tmp_path, tmp_path / 'page.md'], check=True,
+      cwd=ROOT)
 
 
 def test_figures_of_a_task_without_runs_are_removed(tmp_path):

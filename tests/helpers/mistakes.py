@@ -70,11 +70,11 @@ def environment(words, **variables):
       '--config=configs/simpletron.py:listops_mini',), {}, 'run_lra', variables)
 
 
-def sweep(words, content):
-  """Returns a case with a sweep file."""
+def runs(words, content):
+  """Returns a case with a file of runs."""
   content = content if isinstance(content, bytes) else content.encode()
-  return Case(tuple(words.split('|')), ('--sweep=s.txt', '--status'),
-              {'s.txt': content})
+  return Case(tuple(words.split('|')), ('runs', 'a.toml', '--status'),
+              {'a.toml': content})
 
 
 def source(words, task, files):

@@ -5,8 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from lra.kernels.lightning import reference as lightning
-from lra.kernels.linear import reference as linear
+from lra.kernels import reference
 
 SCALE = 0.7
 
@@ -74,11 +73,11 @@ def expected(call):
 
 def _lightning(call):
   (q, k, v, do), mask, state, last = call.arrays()
-  x = [linear.zero_masked(a, mask) for a in (q, k, v)]
+  x = [reference.zero_masked(a, mask) for a in (q, k, v)]
   silu = call.form == 'silu'
   s = [1 / (1 + np.exp(-a)) for a in x]
   y = [a * b if silu else a for a, b in zip(x, s, strict=True)]
-  out, *grads, final, dstate = lightning.attention(
+  out, *grads, final, dstate = reference.lightning(
     *y,
     mask,
     do,
@@ -97,7 +96,7 @@ def _lightning(call):
 def _linear(call):
   """Evaluates the equations of linear attention with a state in float64."""
   (q, k, v, do), mask, state, last = call.arrays()
-  q, k, v, do = (linear.zero_masked(x, mask) for x in (q, k, v, do))
+  q, k, v, do = (reference.zero_masked(x, mask) for x in (q, k, v, do))
   keep = np.asarray(mask)[:, :, None, None]
   name = call.form or 'identity'
   phi = {

@@ -2,11 +2,14 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from lra import kernels
-from lra.kernels.softmax import reference
+from lra.kernels import reference
+from lra.kernels.softmax import chunked, dense
+from lra.kernels.softmax.api import Inputs, Options
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
-from tools.errors import relative_rms
 
 
 def inputs(length, keys, width=8, value_width=8, seed=0):
@@ -25,7 +28,7 @@ def check(attend, q, k, v, mask, scale, bound=1e-5):
   rng = np.random.default_rng(1)
   do = rng.normal(size=(*q.shape[:3], v.shape[-1])).astype(v.dtype)
   got = with_gradients(attend)(do, q, k, v)
-  want = reference.attention(q, k, v, mask, do, scale=scale)
+  want = reference.softmax(q, k, v, mask, do, scale=scale)
   for name, x, y in zip(('out', 'dq', 'dk', 'dv'), got, want, strict=True):
     assert x.dtype == q.dtype
     assert relative_rms(x, y) < bound, name
@@ -33,3 +36,25 @@ def check(attend, q, k, v, mask, scale, bound=1e-5):
 
 def resolve(kernel, dtype=jnp.bfloat16, width=64, **needs):
   return kernels.resolve('softmax', kernel, (2, 8, 2, width), dtype, **needs)
+
+
+def attend_dense(q, k, v, mask=None, *, scale, **options):
+  """Computes the kernel 'dense'; arguments are those of its public function."""
+  return _run(dense, q, k, v, mask, scale, **options)
+
+
+def in_blocks(block):
+  """Returns the kernel 'chunked' with tiles of at most `block` rows."""
+  def attend(q, k, v, mask=None, *, scale, **options):
+    with pytest.MonkeyPatch.context() as patch:
+      patch.setattr(chunked, 'BLOCK', block)
+      return _run(chunked, q, k, v, mask, scale, **options)
+
+  return attend
+
+
+def _run(module, q, k, v, mask, scale, bias=None, dropout_rate=0.0,
+         dropout_key=None):
+  mask = None if mask is None else jnp.asarray(mask)
+  inputs = Inputs(q, k, v, mask, bias, dropout_key)
+  return module.forward(inputs, Options(scale, dropout_rate), False)[0]

@@ -7,7 +7,7 @@ import pytest
 
 from lra import kernels
 from lra.kernels import dispatch
-from tools import errors
+from tests.helpers import errors
 
 OPS = tuple(errors.FUNCTIONS)
 X = jnp.ones((2, 8, 2, 32))

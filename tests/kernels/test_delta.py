@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from lra.kernels.delta import reference
+from lra.kernels import reference
 from lra.kernels.delta import xla as xla_delta
-from tests.helpers import small
-from tools import errors
+from tests.helpers import errors, small
 
 FULL = pytest.mark.full
 FUNCTIONS = {'delta': kernels.delta_rule, 'general': kernels.general_delta_rule}

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from lra.kernels import tpu
-from lra.kernels.gated import reference
+from lra.kernels import reference, tpu
 from lra.kernels.gated import xla as xla_gated
-from tests.helpers import small
-from tools import aot, errors, hlo
+from tests.helpers import aot, errors, small
+from tools import hlo
 
 FULL = pytest.mark.full
 NAMES = ('o', 'dq', 'dk', 'dv', 'dlog_decay', 'state', 'dstate')
@@ -89,7 +88,7 @@ def check(kernel, case):
     got = _got(kernel, arrays, do, state, dfinal, named, case.state)
   q, k, v, g, do = (np.nan_to_num(np.asarray(x, np.float64))
                     for x in (*arrays, do))  # fmt: skip
-  want = reference.attention(
+  want = reference.gated(
     q, k, v, g, do, dfinal=dfinal,
     initial_state=state if case.state else None, **named)  # fmt: skip
   for name, x, y in zip(NAMES, got, want, strict=True):
@@ -219,7 +218,7 @@ def test_the_reference_has_the_gradients_of_its_recurrence():
     mask = rng.random((2, 6)) < 0.8
 
     def run(q, k, v, g, state):
-      return reference.attention(
+      return reference.gated(
         q, k, v, g, do, mask=mask, initial_state=state,  # noqa: B023
         dfinal=dfinal)  # noqa: B023 # fmt: skip
 

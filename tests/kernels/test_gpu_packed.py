@@ -14,15 +14,13 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
 from lra import kernels
-from lra.kernels import hopper_call
+from lra.kernels import hopper_call, reference
 from lra.kernels.hopper import Columns
-from lra.kernels.lightning import activation
 from lra.kernels.lightning import pallas_gpu as lightning
+from lra.kernels.linear import features
 from lra.kernels.linear import pallas_gpu as linear_gpu
-from lra.kernels.linear import reference as linear
-from tests.helpers import packed
-from tools import errors
-from tools.errors import relative_rms
+from tests.helpers import errors, packed
+from tests.helpers.errors import relative_rms
 
 full = pytest.mark.full
 Call = functools.partial(packed.Call, dtype='bfloat16')
@@ -168,7 +166,7 @@ def test_a_state_makes_two_calls_one(simulator):
   # The loss ignores the outputs of the earlier tokens.
   do = np.asarray(do, np.float64).copy()
   do[:, :cut] = 0
-  want = linear.attention(q, k, v, mask, do)[:4]
+  want = reference.linear(q, k, v, mask, do)[:4]
   got = out, dq[:, cut:], dk, dv, dk0, dv0
   parts = [x[:, cut:] for x in want] + [x[:, :cut] for x in want[2:]]
   for x, y in zip(got, parts, strict=True):
@@ -182,7 +180,7 @@ def _swap_keys_and_values(monkeypatch):
 
 
 def _forget_the_derivative(monkeypatch):
-  monkeypatch.setattr(activation, 'slope', lambda x: 1.0 + 0.0 * x)
+  monkeypatch.setattr(features, 'silu_slope', lambda x: 1.0 + 0.0 * x)
 
 
 def _sum_nothing(monkeypatch):

@@ -14,10 +14,10 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.triton')
 
 from lra import kernels
-from lra.kernels import triton
-from lra.kernels.norm_project import pallas_triton, reference
+from lra.kernels import reference, triton
+from lra.kernels.norm_project import pallas_triton
+from tests.helpers.errors import relative_rms
 from tools import h200, triton_report
-from tools.errors import relative_rms
 
 FULL = pytest.mark.full
 # Largest relative errors of y, do, dW and db. In bfloat16 the kernel rounds W

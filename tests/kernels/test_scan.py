@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from lra.kernels.scan import pallas_tpu, reference
+from lra.kernels import reference
+from lra.kernels.scan import pallas_tpu
 from lra.kernels.scan import xla as xla_scan
-from tools import aot, errors, h200, hlo
+from tests.helpers import aot, errors
+from tools import h200, hlo
 
 FULL = pytest.mark.full
 NAMES = ('h', 'dx', 'da', 'last', 'dstate')
@@ -106,7 +108,7 @@ def _want(x, a, dh, named, dlast):
   named = dict(named)
   if 'segment_ids' in named:
     x, a = (np.nan_to_num(y) for y in (x, a))
-    return reference.segments(
+    return reference.scan_segments(
       x, a, dh, named.pop('segment_ids'), named.pop('num_segments'),
       dlast=dlast, **named,
     )  # fmt: skip

@@ -10,9 +10,9 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jax.test_util import check_grads
 
 from lra import kernels
+from tests.helpers import errors
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_cosines
-from tools import errors
-from tools.errors import relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 # SimpleTRON on a TPU runs the kernels of linear attention.

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AxisType
 
 from lra import kernels
-from tools.errors import relative_rms
+from tests.helpers.errors import relative_rms
 
 OPS = ('linear', 'simpletron', 'lightning')
 BATCH, LENGTH, HEADS, WIDTH = 4, 70, 2, 16  # no mesh divides the length

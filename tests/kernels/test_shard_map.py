@@ -13,7 +13,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 
 from lra import kernels
-from tools.errors import relative_rms
+from tests.helpers.errors import relative_rms
 
 SPLIT, WHOLE = PartitionSpec('data'), PartitionSpec()
 B, L, H, D = 4, 20, 2, 8

@@ -9,16 +9,18 @@ import pytest
 from jax.sharding import AxisType
 
 from lra import kernels
-from lra.kernels.softmax import chunked, reference
+from lra.kernels import reference
+from lra.kernels.softmax import chunked
+from tests.helpers import errors
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import (
   check,
+  in_blocks,
   inputs,
   resolve,
   up_to,
 )
-from tools import errors
-from tools.errors import relative_rms
 
 LENGTHS = [
   (1, 9),
@@ -33,7 +35,7 @@ X = jnp.ones((2, 8, 2, 32))
 def test_chunked(length, keys):
   q, k, v = inputs(length, keys, value_width=5)
   mask = up_to(keys, keys, (keys + 1) // 2, 0)
-  attend = functools.partial(chunked.attend, mask=mask, scale=0.7, block=16)
+  attend = functools.partial(in_blocks(16), mask=mask, scale=0.7)
   check(attend, q, k, v, mask, 0.7)
 
 
@@ -52,7 +54,7 @@ def test_chunked_takes_any_mask_and_large_logits():
   q *= 30  # logits of several hundred: exp overflows without the maximum
   mask = np.random.default_rng(2).random((3, 70)) < 0.5
   mask[0, :16] = False  # every key of the first block is masked
-  attend = functools.partial(chunked.attend, mask=mask, scale=1.0, block=16)
+  attend = functools.partial(in_blocks(16), mask=mask, scale=1.0)
   check(attend, q, k, v, mask, 1.0)
 
 
@@ -73,7 +75,7 @@ def test_keys_that_are_not_there_take_no_part_below_any_logit(kernel, masked):
   )
   do = np.ones_like(v)
   out, *_, dv = with_gradients(attend)(do, q, k, v)
-  want, *_, dwant = reference.attention(q, k, v, mask, do)
+  want, *_, dwant = reference.softmax(q, k, v, mask, do)
   assert relative_rms(out, want) < 1e-6
   assert relative_rms(dv, dwant) < 1e-6
 
@@ -121,7 +123,7 @@ def test_heads_in_a_row_share_a_head_of_keys(kernel, groups):
   )
   got = with_gradients(attend)(do, q, k, v)
   repeated = (np.repeat(x, 6 // groups, axis=2) for x in (k, v))
-  out, dq, *dkv = reference.attention(q, *repeated, mask, do)
+  out, dq, *dkv = reference.softmax(q, *repeated, mask, do)
   want = [out, dq] + [
     x.reshape(3, 40, groups, -1, x.shape[-1]).sum(3) for x in dkv
   ]
@@ -163,7 +165,7 @@ def test_bfloat16(kernel):
   )
   check(attend, q, k, v, mask, 8**-0.5, 6e-3)
   out = jax.jit(attend)(q, k, v)
-  want, *_ = reference.attention(q, k, v, mask, out)
+  want, *_ = reference.softmax(q, k, v, mask, out)
   assert relative_rms(out, want) < 4e-3
 
 

@@ -9,10 +9,11 @@ import pytest
 from jax.sharding import AxisType
 
 from lra import kernels
-from lra.kernels import random_bits
-from lra.kernels.softmax import chunked, distances, reference
+from lra.kernels import random_bits, reference
+from lra.kernels.softmax import distances
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
-from tools.errors import relative_rms
+from tests.helpers.softmax import in_blocks
 
 X = jnp.ones((2, 8, 2, 32))
 BIAS = jnp.zeros((2, 15))
@@ -44,12 +45,12 @@ def _compared(attend, q, k, v, bias, mask, do):
       q, k, v, jnp.asarray(mask), scale=0.7, bias=bias
     )
   )(do, q, k, v, bias)
-  want = reference.attention(q, k, v, mask, do, scale=0.7, bias=bias)
+  want = reference.softmax(q, k, v, mask, do, scale=0.7, bias=bias)
   return list(zip(NAMES, got, want, strict=True))
 
 
 @pytest.mark.parametrize(
-  'attend', [functools.partial(chunked.attend, block=16), _dense]
+  'attend', [in_blocks(16), _dense]
 )
 @pytest.mark.parametrize('length, keys', [(1, 9), (17, 40), (65, 33)])
 def test_equals_float64(attend, length, keys):
@@ -60,7 +61,7 @@ def test_equals_float64(attend, length, keys):
 
 
 @pytest.mark.parametrize(
-  'attend', [functools.partial(chunked.attend, block=4), _dense]
+  'attend', [in_blocks(4), _dense]
 )
 @pytest.mark.parametrize('least', (-1e30, np.finfo(np.float32).min))
 def test_no_bias_is_below_a_mask(attend, least):
@@ -108,7 +109,7 @@ def test_the_bias_of_the_reference_is_of_key_minus_query():
   """Checks the reference's bias pair by pair, its gradient by differences."""
   *arrays, mask, do = _inputs(4, 3)
   q, k, v, bias = (x.astype(np.float64) for x in arrays)
-  out, *_, dbias = reference.attention(q, k, v, mask, do, bias=bias)
+  out, *_, dbias = reference.softmax(q, k, v, mask, do, bias=bias)
   i = 2
   logits = np.array(
     [8**-0.5 * k[0, j, 1] @ q[0, i, 1] + bias[1, 3 + j - i] for j in range(3)]
@@ -117,7 +118,7 @@ def test_the_bias_of_the_reference_is_of_key_minus_query():
   np.testing.assert_allclose(out[0, i, 1], weights @ v[0, :, 1], rtol=1e-9)
   for entry in np.ndindex(bias.shape):
     low, high = (
-      (reference.attention(q, k, v, mask, do, bias=moved)[0] * do).sum()
+      (reference.softmax(q, k, v, mask, do, bias=moved)[0] * do).sum()
       for moved in (_moved(bias, entry, -1e-5), _moved(bias, entry, 1e-5))
     )
     np.testing.assert_allclose(
@@ -146,12 +147,12 @@ def test_rows_are_moved_on_by_one_and_summed_back():
 def test_gradients_are_summed_in_float32():
   """With bfloat16 operands, many small blocks are as exact as one block."""
   q, k, v, bias, mask, do = _inputs(256, 256, jnp.bfloat16)
-  want = reference.attention(q, k, v, mask, do, scale=0.1, bias=bias)
+  want = reference.softmax(q, k, v, mask, do, scale=0.1, bias=bias)
   errors = []
   for block in (256, 4):
     got = with_gradients(
-      lambda q, k, v, bias, block=block: chunked.attend(
-        q, k, v, jnp.asarray(mask), scale=0.1, bias=bias, block=block
+      lambda q, k, v, bias, block=block: in_blocks(block)(
+        q, k, v, jnp.asarray(mask), scale=0.1, bias=bias
       )
     )(do, q, k, v, bias)
     assert [x.dtype for x in got] == 4 * [jnp.bfloat16] + [jnp.float32]

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from lra.kernels import random_bits
-from lra.kernels.softmax import chunked, dense, reference
+from lra.kernels import random_bits, reference
+from lra.kernels.softmax import dense
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
-from tests.helpers.softmax import inputs, up_to
-from tools.errors import relative_rms
+from tests.helpers.softmax import attend_dense, in_blocks, inputs, up_to
 
 RATE = 0.3
 KEY = jax.random.key(3)
 KERNELS = {
-  'dense': dense.attend,
-  'chunked': functools.partial(chunked.attend, block=16),
+  'dense': attend_dense,
+  'chunked': in_blocks(16),
 }
 
 
@@ -57,7 +57,7 @@ def test_output_and_gradients_are_of_what_was_kept(kernel, biased):
   got = with_gradients(
     lambda q, k, v, bias=None: attend(q, k, v, bias=bias, **drop)
   )(do, *args)
-  want = reference.attention(
+  want = reference.softmax(
     q, k, v, mask, do, scale=0.7, bias=bias, factor=factor
   )
   names = ('out', 'dq', 'dk', 'dv', 'dbias')[: len(got)]
@@ -124,7 +124,7 @@ def test_bfloat16():
       *qkv, mask, scale=0.7, dropout_rate=RATE, dropout_key=KEY
     )
   )(do, q, k, v)
-  want = reference.attention(q, k, v, mask, do, scale=0.7, factor=factor)
+  want = reference.softmax(q, k, v, mask, do, scale=0.7, factor=factor)
   for x, y in zip(got, want, strict=True):
     assert x.dtype == jnp.bfloat16
     assert relative_rms(x, y) < 6e-3
@@ -145,7 +145,7 @@ def test_large_gradients_of_float16_are_finite():
     )
   )(do, q, k, v)
   mask = np.ones((3, 40), bool)
-  want = reference.attention(q, k, v, mask, do, scale=0.7, factor=factor)
+  want = reference.softmax(q, k, v, mask, do, scale=0.7, factor=factor)
   fits = np.abs(want[3]) < 6e4  # the largest float16 is 65,504
   assert 0.1 < fits.mean() < 0.9
   for x, y in zip(got[:3], want[:3], strict=True):

@@ -11,10 +11,12 @@ import pytest
 from jax.sharding import AxisType
 
 from lra import kernels
-from lra.kernels.softmax import reference, splash
+from lra.kernels import reference
+from lra.kernels.softmax import splash
+from tests.helpers import aot, errors
+from tests.helpers.errors import Case, relative_rms
 from tests.helpers.products import at_the_highest
-from tools import aot, errors, hlo
-from tools.errors import Case, relative_rms
+from tools import hlo
 
 # Covers each length, width, mask and dtype; not all combinations.
 CASES = [
@@ -88,7 +90,7 @@ def test_equals_float64_at_every_size(case):
 def test_other_keys_than_queries_and_values_of_another_width(interpreted):
   (q, k, v, do), mask = _inputs(130, 270, 32, 64)
   got = _with_gradients(attend)(q, k, v, do, mask)
-  _same(got, reference.attention(q, k, v, mask, do))
+  _same(got, reference.softmax(q, k, v, mask, do))
   for x in got:  # all keys are masked
     np.testing.assert_array_equal(x[3], 0)
 
@@ -97,7 +99,7 @@ def test_other_keys_than_queries_and_values_of_another_width(interpreted):
 def test_without_a_mask_padding_takes_no_part(interpreted, keys):
   (q, k, v, do), _ = _inputs(40, keys, 16, 16)
   got = _with_gradients(attend)(q, k, v, do, None)
-  _same(got, reference.attention(q, k, v, np.ones((4, keys), bool), do))
+  _same(got, reference.softmax(q, k, v, np.ones((4, keys), bool), do))
 
 
 @pytest.mark.parametrize('masked', (False, True))
@@ -112,7 +114,7 @@ def test_masked_keys_take_no_part_down_to_the_logit_it_gives_them(
   if not masked:
     mask = jnp.ones_like(mask)
   v = jnp.where(mask[:, :, None, None], v, 1000)
-  want, *_ = reference.attention(v * 0, v * 0, v, mask, v)
+  want, *_ = reference.softmax(v * 0, v * 0, v, mask, v)
   for logit, found in ((-2.3e38, True), (-2.5e38, False)):
     q = jnp.zeros_like(v).at[..., 0].set(1e19)
     k = jnp.zeros_like(v).at[..., 0].set(logit / 1e19)
@@ -133,13 +135,13 @@ def test_blocks_are_even_and_short_of_their_most():
 def test_several_blocks_of_wide_heads(interpreted):
   (q, k, v, do), mask = _inputs(300, 300, 288, 300, heads=1)
   got = _with_gradients(attend)(q, k, v, do, mask)
-  _same(got, reference.attention(q, k, v, mask, do))
+  _same(got, reference.softmax(q, k, v, mask, do))
 
 
 @pytest.mark.full
 def test_jit_remat_and_vmap_change_nothing(interpreted):
   (q, k, v, do), mask = _inputs(70, 70, 16, 16)
-  want = reference.attention(q, k, v, mask, do)
+  want = reference.softmax(q, k, v, mask, do)
   _same(_with_gradients(jax.checkpoint(attend))(q, k, v, do, mask), want)
   pairs = [x.reshape(2, 2, *x.shape[1:]) for x in (q, k, v, do, mask)]
   got = jax.vmap(_with_gradients(attend))(*pairs)
@@ -154,7 +156,7 @@ def test_sharded_over_two_devices(interpreted):
   split = _with_gradients(kernels.sharded(attend, mesh))
   got = split(q, k, v, do, mask)
   assert len(got[0].sharding.device_set) == 2
-  _same(got, reference.attention(q, k, v, mask, do))
+  _same(got, reference.softmax(q, k, v, mask, do))
 
 
 def test_a_shard_map_that_checks_vma_is_refused():

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from lra.kernels import dispatch, tpu
-from lra.kernels.linear import reference as linear
+from lra.kernels import dispatch, reference, tpu
+from tests.helpers import errors
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import no_races
 from tests.helpers.packed import SCALE, Call, expected
-from tools import errors
-from tools.errors import relative_rms
 
 
 def _cases(quick, others):
@@ -151,7 +150,7 @@ def test_a_state_makes_two_calls_one(normalize):
   # The loss ignores the outputs of the earlier tokens.
   do = np.asarray(do, np.float64).copy()
   do[:, :cut] = 0
-  want = linear.attention(q, k, v, mask, do, **options)[:4]
+  want = reference.linear(q, k, v, mask, do, **options)[:4]
   got = out, dq[:, cut:], dk, dv, dk0, dv0
   parts = [x[:, cut:] for x in want] + [x[:, :cut] for x in want[2:]]
   for x, y in zip(got, parts, strict=True):

@@ -6,7 +6,7 @@ pytest.importorskip('jax.experimental.pallas.triton')
 
 from lra.kernels import triton
 from lra.kernels.lightning import pallas_triton as lightning
-from tools import cuda
+from tests.helpers import cuda
 
 
 @pytest.mark.parametrize('pairs', (1, 8, 128, 1024))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from lra.kernels.norm_project import api as norm_project
+from lra.kernels import call
 from lra.models import lightning, linear_transformer, simpletron
 from lra.nn import layers
-from tools import errors
-from tools.errors import relative_rms
+from tests.helpers import errors
+from tests.helpers.errors import relative_rms
 
 X = jax.random.normal(jax.random.key(0), (2, 40, 128))
 MASK = jnp.arange(40) < jnp.array([[40], [25]])
@@ -74,10 +74,14 @@ def test_the_packed_way_is_the_plain_way(name, monkeypatch):
 
 def test_on_a_gpu_lightning_norms_inside_the_projection(monkeypatch):
   mixer, seen = MIXERS['lightning'], []
-  run = norm_project._run
-  monkeypatch.setattr(
-      norm_project, '_run',
-      lambda kernel, *args: seen.append(kernel) or run(kernel, *args))
+  run = call.run
+
+  def record(op, kernel, *args):
+    if op == 'norm_project':
+      seen.append(kernel)
+    return run(op, kernel, *args)
+
+  monkeypatch.setattr(call, 'run', record)
   with errors.simulated('pallas_triton'):
     params = jax.eval_shape(lambda: _init(mixer))
     assert set(seen) == {'pallas_triton'}

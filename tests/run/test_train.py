@@ -317,7 +317,7 @@ def test_without_a_sound_checkpoint_there_is_one_sentence(
     if path.is_file():
       path.write_bytes(b'')
   with pytest.raises(UserError, match='last/6/memory is damaged.*last/4'):
-    train.Trainer(same_run.experiment(mini_data, tmp_path))
+    train.train(same_run.experiment(mini_data, tmp_path))
 
 
 @pytest.mark.full
@@ -328,7 +328,7 @@ def test_a_checkpoint_of_other_fields_is_one_sentence(
     _stop_at(patch, 3)
     train.train(same_run.experiment(mini_data, tmp_path))
   with pytest.raises(UserError, match='checkpoints .*--workdir'):
-    train.Trainer(same_run.experiment(mini_data, tmp_path))
+    train.train(same_run.experiment(mini_data, tmp_path))
 
 
 @pytest.mark.full

@@ -27,9 +27,9 @@ def _timed(monkeypatch, step_seconds, batch_seconds):
   clock, scored = [0.0], []
   update, evaluate = Trainer.update, Trainer.evaluate
 
-  def slow_update(self, batch):
-    update(self, batch)
+  def slow_update(self, state, batch):
     clock[0] += step_seconds
+    return update(self, state, batch)
 
   def slow_evaluate(self, parameters, split, stop):
     scored.append((split, len(self.data.splits[split])))

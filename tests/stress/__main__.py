@@ -1,7 +1,7 @@
 """Kills commands at random moments and compares their outputs.
 
 Usage: python -m tests.stress [--minutes=30] [--seed=0] [--kills=N]
-                              [--only=train,sweep,prepare,publish]
+                              [--only=train,runs,prepare,publish]
                               [--rounds=3,7]
 
 A round starts one command, sends it a signal at a random moment, starts it
@@ -134,7 +134,7 @@ def main() -> int:
   parser.add_argument('--minutes', type=float, default=30)
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--kills', type=int, default=10**9)
-  parser.add_argument('--only', default='train,sweep,prepare,publish')
+  parser.add_argument('--only', default='train,runs,prepare,publish')
   parser.add_argument('--rounds', help='run only rounds with these numbers')
   args = parser.parse_args()
   signal.signal(signal.SIGINT, signal.default_int_handler)

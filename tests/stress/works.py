@@ -48,9 +48,9 @@ def works() -> list[Work]:
           *_RUN, '--record', '--workdir=run', '--compile_cache=../cache',
           '--config=configs/simpletron.py:listops_mini', *flags),
            _with_results, _of_runs),
-      Work('sweep', (
-          *_RUN, '--record', '--sweep=sweep.txt', '--compile_cache=../cache'),
-           _with_sweep, _of_runs),
+      Work('runs', (
+          *_RUN, 'runs', 'a.toml', '--record', '--compile_cache=../cache'),
+           _with_runs, _of_runs),
       Work('prepare', (
           sys.executable, '-m', 'lra.data_prep', '--task=listops_mini',
           '--data_dir=data'), lambda folder, shared: None, _of_data),
@@ -64,12 +64,13 @@ def _with_results(folder, shared):
   shutil.copy(ROOT / 'lra/results/published.csv', folder / 'results')
 
 
-def _with_sweep(folder, shared):
+def _with_runs(folder, shared):
   _with_results(folder, shared)
-  changes = tiny.words(**_TINY, **{
+  changes = tiny.table(**_TINY, **{
       'train.steps': 400, 'train.eval_every': 100})
-  (folder / 'sweep.txt').write_text(
-      f'configs/simpletron.py:listops_mini seeds=0-1 {changes}\n')
+  (folder / 'a.toml').write_text(
+      '[[runs]]\nmodels = ["simpletron"]\ntasks = ["listops_mini"]\n'
+      f'seeds = "0-1"\nset = {changes}')
 
 
 def _with_records(folder, shared):

@@ -1,0 +1,132 @@
+"""Parts of the kernels in plain XLA: matmuls, masks, and cuts of a sequence."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lra.kernels import dispatch
+
+
+def precision(dtype):
+  """Returns a matmul precision: full for float32 operands, else the default."""
+  return (lax.Precision.HIGHEST if dtype == jnp.float32
+          else lax.Precision.DEFAULT)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def einsum(spec, a, b):
+  """Computes jnp.einsum of two arrays of one dtype with float32 sums.
+
+  The result is float32. Its gradient is rounded to the dtype of the operands,
+  so that matmuls of the backward pass have the same dtypes. No index may occur
+  in one operand alone.
+  """
+  prec = precision(a.dtype)
+  if dispatch.platform() == 'cpu':
+    # XLA's CPU backend lacks bf16 matmuls with float32 sums for some layouts.
+    # Products of two bf16 numbers are exact in float32: the result is equal.
+    a, b = a.astype(jnp.float32), b.astype(jnp.float32)
+  return jnp.einsum(spec, a, b, precision=prec,
+                    preferred_element_type=jnp.float32)
+
+
+def _forward(spec, a, b):
+  return einsum(spec, a, b), (a, b)
+
+
+def _backward(spec, operands, ct):
+  a, b = operands
+  left, right, out = spec.replace('->', ',').split(',')
+  ct = ct.astype(a.dtype)
+  da = einsum(f'{out},{right}->{left}', ct, b)
+  db = einsum(f'{left},{out}->{right}', a, ct)
+  return da.astype(a.dtype), db.astype(b.dtype)
+
+
+einsum.defvjp(_forward, _backward)
+
+
+def keep(mask_BxL, x):
+  """Returns x [B, L, ...] with 0 at masked tokens, where x may be NaN."""
+  if mask_BxL is None:
+    return x
+  shape = *mask_BxL.shape, *(1,) * (x.ndim - 2)
+  return jnp.where(mask_BxL.reshape(shape), x, 0)
+
+
+def weighed(x, factor):
+  """Returns x times float32 factors, rounded to the dtype of x."""
+  return (x.astype(jnp.float32) * factor).astype(x.dtype)
+
+
+class Segments(NamedTuple):
+  """A sequence in `count` segments of `size` tokens, in chunks of `chunk`.
+
+  A loop over segments keeps temporary memory independent of L. Within a segment
+  all chunks are computed at once.
+  """
+  count: int
+  size: int
+  chunk: int
+
+  @classmethod
+  def of(cls, length, chunk, most):
+    """Cuts into even segments of at most `most` tokens."""
+    count = -(-length // most)
+    return cls(count, -(-length // (count * chunk)) * chunk, chunk)
+
+  def pad(self, *arrays):
+    extra = self.count * self.size - arrays[0].shape[1]
+    return [jnp.pad(x, [(0, 0), (0, extra)] + [(0, 0)] * (x.ndim - 2))
+            for x in arrays]
+
+  def read(self, arrays, n):
+    return [lax.dynamic_slice_in_dim(x, n * self.size, self.size, 1)
+            for x in arrays]
+
+  def write(self, arrays, n, parts):
+    return [lax.dynamic_update_slice_in_dim(x, p, n * self.size, 1)
+            for x, p in zip(arrays, parts, strict=True)]
+
+
+def halves(x, size):
+  """Splits each 2 `size` rows of [..., C, N] in two: twice [X, size, N]."""
+  pairs = x.reshape(-1, 2, size, x.shape[-1])
+  return pairs[:, 0], pairs[:, 1]
+
+
+def doubled_sums(g):
+  """Yields sums of log decays g [..., C, N] in blocks of 1, 2, 4, ... C rows.
+
+  Each pair (since, until), like g, has the sums from the block's first row up
+  to and with each row, and from after each row to the block's end. No two sums
+  are subtracted, so a strong decay costs no precision.
+  """
+  since, until, size = g, jnp.zeros_like(g), 1
+  yield since, until
+  while size < g.shape[-2]:
+    (first, second), (before, behind) = halves(since, size), halves(until, size)
+    since = jnp.concatenate([first, first[:, -1:] + second], 1)
+    until = jnp.concatenate([before + second[:, -1:], behind], 1)
+    since, until = since.reshape(g.shape), until.reshape(g.shape)
+    yield since, until
+    size *= 2
+
+
+def states_before(factor_BxNxE, total_BxNxE, state_BxE, reverse):
+  """Returns the states before parts that turn s into factor s + total."""
+  first = -1 if reverse else 0
+  total = total_BxNxE.at[:, first].add(factor_BxNxE[:, first] * state_BxE)
+
+  def join(p, q):
+    return p[0] * q[0], q[0] * p[1] + q[1]
+
+  after = lax.associative_scan(
+      join, (factor_BxNxE, total), axis=1, reverse=reverse)[1]
+  parts = [state_BxE[:, None], after[:, :-1]]
+  if reverse:
+    parts = [after[:, 1:], state_BxE[:, None]]
+  return jnp.concatenate(parts, axis=1)
