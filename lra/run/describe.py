@@ -1,13 +1,14 @@
-"""Prints a config: every field with its value, its meaning and its range."""
+"""Describes a config: every field with its value, its meaning and its range."""
 
-import dataclasses
 import sys
 import textwrap
+
+from pydantic.fields import FieldInfo
 
 from lra import models
 from lra.run import check
 from lra.schema import identity
-from lra.schema.fields import COUNT, FIELDS, LARGEST, MANY, Field
+from lra.schema.fields import COUNT, FIELDS, LARGEST, MANY, bounds, choices
 
 _WIDTH = 76
 # Limits of the machine, not of the field: they are not printed.
@@ -15,45 +16,34 @@ _NO_LIMIT = (COUNT, -COUNT, MANY, LARGEST)
 
 
 def text(config) -> str:
-  """Returns every field of a config as the text that --print_config prints.
+  """Returns the text of --print_config, for a config without references.
 
-  Args:
-    config: a config without references.
-
-  Returns:
-    For each field a line `name = value` and below it, indented, its meaning
-    and range. The arguments of the mixer come last.
+  For each field it has a line `name = value` and below it, indented, meaning
+  and range. The arguments of the mixer come last.
   """
-  meanings = {
-      **{name: describe(field) for name, field in FIELDS.items()},
-      **{f'model.{name}': meaning for name, meaning in arguments(
-          models.mixer(config.model.name)).items()
-         if f'model.{name}' not in FIELDS}}
-  values = identity.flatten(config.to_dict())
+  meanings = {name: describe(info) for name, info in FIELDS.items()}
+  for name, meaning in arguments(models.mixer(config.model.name)).items():
+    meanings.setdefault(f'model.{name}', meaning)
+  values, order = identity.flatten(config.to_dict()), list(meanings)
   lines = []
-  for name in sorted(values, key=list(meanings).index):
+  for name in sorted(values, key=order.index):
     lines += [f'{name} = {values[name]!r}', *textwrap.wrap(
         meanings[name], _WIDTH, initial_indent='    ', subsequent_indent='    ',
         break_long_words=False, break_on_hyphens=False)]
   return '\n'.join(lines)
 
 
-def describe(field: Field) -> str:
+def describe(info: FieldInfo, meaning: str = '') -> str:
   """Returns the meaning of a field, and the values that it may have."""
-  return ' '.join(filter(None, (field.doc, limits(field))))
+  return ' '.join(filter(None, (info.description or meaning, limits(info))))
 
 
-def limits(field: Field) -> str:
-  """Returns the range or choices of a field as a sentence; '' if it has none.
-  """
-  if field.choices:
-    shown = [str(choice) or 'empty' for choice in field.choices]
-    return f'One of {", ".join(shown)}.'
-  words = ' and '.join(
-      f'{word} {value:g}' for word, value in (
-          ('at least', field.low), ('above', field.above),
-          ('at most', field.high), ('below', field.below))
-      if value is not None and value not in _NO_LIMIT)
+def limits(info: FieldInfo) -> str:
+  """Returns the range or choices of a field as a sentence, or ''."""
+  if may := choices(info):
+    return f'One of {", ".join(str(one) or "empty" for one in may)}.'
+  words = ' and '.join(f'{word} {limit:g}' for word, limit in
+                       bounds(info).items() if limit not in _NO_LIMIT)
   return words and f'{words[0].upper()}{words[1:]}.'
 
 
@@ -71,9 +61,5 @@ def arguments(mixer: type) -> dict[str, str]:
         name: field.metadata['doc']
         for name, field in getattr(cls, '__dataclass_fields__', {}).items()
         if field.metadata.get('doc')}
-  found = {}
-  for argument in dataclasses.fields(mixer):
-    declared = check.declared_field(argument)
-    found[argument.name] = ' '.join(filter(None, (
-        meanings.get(argument.name), declared and limits(declared))))
-  return found
+  return {name: describe(info, meanings.get(name, ''))
+          for name, info in check.arguments(mixer).model_fields.items()}

@@ -15,7 +15,7 @@ from lra.run import program
 from lra.schema import fields
 from tests.helpers import encoder_reference, small
 
-POOLING = fields.FIELDS['encoder.pooling'].choices
+POOLING = fields.choices(fields.FIELDS['encoder.pooling'])
 
 
 @pytest.mark.parametrize('width', [8, 7])
