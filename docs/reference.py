@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE.parent))
 # ruff: noqa: E402
 from absl import flags
 
-from lra.cli import arguments, train
+from lra.cli import arguments, options
 from lra.core import paths
 from lra.data_prep import __main__ as data
 from lra.run import describe
@@ -63,7 +63,7 @@ def flags_page() -> str:
 
 def _training():
   """Yields (flag, default, meaning) of training."""
-  for name in sorted(train.names(), key=lambda name: (name != 'config', name)):
+  for name in sorted(options.names(), key=lambda name: (name != 'config', name)):
     yield f'--{name}', flags.FLAGS[name].default, flags.FLAGS[name].help
 
 
