@@ -112,7 +112,7 @@ def sizes(paths: Iterable[pathlib.Path]) -> dict[str, int]:
   return {path.name: path.stat().st_size for path in paths}
 
 
-class Bounded:
+class _Bounded:
   """A stream that raises TarError if `tarfile` asks for too large a header."""
 
   def __init__(self, stream: BinaryIO):
@@ -138,7 +138,7 @@ class Bounded:
 def _members(source, most):
   try:
     with opened(source) as stream:
-      bounded = Bounded(stream)
+      bounded = _Bounded(stream)
       with tarfile.open(fileobj=bounded, mode='r|') as archive:
         for member in archive:
           bounded.expect(member)

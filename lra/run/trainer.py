@@ -19,8 +19,7 @@ from lra.core.distributed import SharedStop, is_leader, is_multiprocess
 from lra.core.errors import UserError
 from lra.core.terminal import StopRequest, say
 from lra.data import baselines, batches, prepared
-from lra.data.prefetch import Prefetch
-from lra.run import optim, profile, program, provenance, rundir, vocabulary
+from lra.run import optim, profile, program, provenance, rundir
 from lra.run.checkpoint import Checkpoints
 from lra.run.counters import RunCounters, at_guessing, scored_of
 from lra.run.experiment import Experiment
@@ -90,7 +89,7 @@ class Trainer:
     self._entropy = self.program.objective.label_entropy(train)
     self._learning_rate = optim.schedule(self.config)
     # A CPU has no spare core for prefetching, and makes batches fast enough.
-    self._prefetch = None if is_cpu(self.program.mesh) else Prefetch(
+    self._prefetch = None if is_cpu(self.program.mesh) else batches.Prefetch(
         lambda step: self.put(self.batch(step)), self.config.train.steps)
     self.heard = self._gradient_norm = self._logged = None
     self._under_way, self._saved_at = collections.deque(), time.monotonic()
@@ -160,7 +159,7 @@ class Trainer:
     return state
 
   def _write_environment(self):
-    words = vocabulary.of(self.program.experiment)
+    words = self.program.experiment.vocabulary
     self.directory.write_environment(
         {**machine.environment(), **self.identity, **self._data_origin},
         words.contents() if words else {})
