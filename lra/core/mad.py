@@ -61,16 +61,3 @@ def settings(task: str) -> dict[str, dict]:
       shown = round(100 * value) if number == 'noise' else value
       found[f'{task}_{_LETTERS[number]}{shown}'] = {**baseline, number: value}
   return found
-
-
-def tokens(task: str, length: int) -> int:
-  """Returns the number of tokens of a sequence of a setting's `length`.
-
-  A recall task has one token less: the last of them is only an answer.
-  """
-  return length - (task in ('mad_recall', 'mad_noisy_recall'))
-
-
-def task_of(name: str) -> str:
-  """Returns the task of a harder setting; other names are returned as such."""
-  return next((task for task in BASELINES if name.startswith(f'{task}_')), name)

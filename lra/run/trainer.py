@@ -75,12 +75,15 @@ class Trainer:
       raise
     if self.config.train.include_val:
       self.data = prepared.fold_val_into_train(self.data)
+    objective = self.program.objective
+    self.baselines = baselines.of_data(
+        objective.task, self.data) if objective.supervised else {}
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._profile = profile.Profile(folder, profiled)
     train = self.data.splits['train']
     self._lengths = (prepared.lengths(train)
                      if len(self.program.all_lengths) > 1 else None)
-    self._entropy = self.program.objective.label_entropy(train)
+    self._entropy = objective.label_entropy(train)
     self._learning_rate = optim.schedule(self.config)
     # A CPU has no spare core for prefetching, and makes batches fast enough.
     self._prefetch = None if is_cpu(self.program.mesh) else batches.Prefetch(
@@ -315,17 +318,14 @@ class Trainer:
   def finish(self, status: str, test: dict | None) -> Result:
     """Draws the curves; writes and returns the result, which ends the run."""
     self.counters.note_memory()
-    objective = self.program.objective
-    floors = baselines.of_data(
-        objective.task, self.data) if objective.supervised else {}
     fields = {
         **self.counters.result_fields(self.program, status, self.step),
-        'test': test, 'longer': self.longer, 'floors': floors,
+        'test': test, 'longer': self.longer, 'floors': self.baselines,
         **self._data_origin, **self.identity}
     if status != 'oom':  # with oom, other processes may not call this
       fields['peak_memory_bytes'] = int(
           distributed.all_gather(fields['peak_memory_bytes']).max())
-    fields |= self.directory.draw_curves(floors)
+    fields |= self.directory.draw_curves(self.baselines)
     return self.directory.write_result(fields)
 
   def close(self) -> None:
