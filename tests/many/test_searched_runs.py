@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from lra.board import boards, publish, rows, store, tables
+from lra.board import frame, publish, rows, store, tables
 from lra.cli import main
 from lra.core import files
 from lra.core.errors import UserError
@@ -67,11 +67,12 @@ def test_runs_with_and_without_a_search_share_no_row_and_no_table(tmp_path):
   for run in runs:
     (tmp_path / run.record_path).parent.mkdir(exist_ok=True)
     result.write(tmp_path / run.record_path, run)
-  (board,), left_out = boards.load(tmp_path, tmp_path / 'none')
+  (board,), left_out = frame.load(tmp_path, tmp_path / 'none')
   assert not left_out and len(board.tables()) == 2
-  assert [row.rank.place for row in board.rows] == [1, 1]
+  assert list(board.rows.place) == [1, 1]
   column, = (c for c in tables.SCORES if c.name == 'search')
-  assert {bool(row.search): column.text(row) for row in board.rows} == {
+  assert {bool(item.row.search): column.text(item)
+          for item in tables.lines(board.rows)} == {
       False: '', True: 'best of 2 by validation'}
 
 

@@ -9,10 +9,11 @@ from lra.data import longer
 from lra.run import scoring, train
 from tests.helpers import small
 
+pytestmark = pytest.mark.usefixtures('quick_runs')
 
 def config(model='retnet', task='parity,protocol=state', **train):
   return small.config(model, task, steps=4, eval_every=4, warmup_steps=1,
-                      log_every=4, **train)
+                      log_every=4, eval_batch_size=250, **train)
 
 
 @pytest.fixture(scope='module')
