@@ -3,6 +3,7 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 
 def with_gradients(function):
@@ -36,3 +37,17 @@ def no_races():
   from jax._src.pallas.mosaic.interpret import interpret_pallas_call as state
 
   assert not state.races.races_found
+
+
+def hopper_simulator(**options):
+  """Returns parameters of the GPU interpreter; skips the test without one."""
+  from jax.experimental.pallas import mosaic_gpu as plgpu
+
+  from lra import kernels
+  from lra.kernels import hopper_call
+  try:
+    with kernels.target('gpu', 'any'):
+      hopper_call.supported((1, 1, 1, 64), jnp.bfloat16)
+  except NotImplementedError as reason:
+    pytest.skip(str(reason))
+  return plgpu.InterpretGPUParams(**options)
