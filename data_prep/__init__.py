@@ -129,8 +129,8 @@ def _is_prepared(builder):
     return False
   raise UserError(
       f'The data set in {path} was made by another version of data_prep: '
-      f'make it again by python -m lra.data_prep --task={builder.task.name} '
-      '--source=PATH, where PATH holds the data that it was made from.')
+      f'make it again by {builder.command}=PATH, where PATH holds the data '
+      'that it was made from.')
 
 
 def _reason(error):

@@ -23,7 +23,7 @@ from tensorflow_datasets.core import shuffle
 from tensorflow_datasets.core.download.checksums import UrlInfo
 from tensorflow_datasets.proto import tf_example_pb2
 
-from lra.core import tasks
+from lra.core import paths, tasks
 from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep.content import SPLITS, Content, fingerprint, split_of
@@ -114,7 +114,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     if not self.GENERATED and not self.origin.downloads:
       raise UserError(
           f'{self._absent} cannot be downloaded: set TFDS_DATA_DIR to a folder '
-          f'that has it, or run {self._command}=DIR, where DIR is '
+          f'that has it, or run {self.command}=DIR, where DIR is '
           f'{self.origin.layout}.')
     return None
 
@@ -128,8 +128,9 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             f'and {self.origin.title}')
 
   @property
-  def _command(self):
-    return f'python -m lra.data_prep --task={self.task.name} --source'
+  def command(self) -> str:
+    """Words that make the data set from a file, which follows them after =."""
+    return f'{" ".join(paths.program())} data --task={self.task.name} --source'
 
   def _downloaded(self, dl_manager):
     """Downloads the files of `url_infos`, and compares their checksums.
@@ -149,7 +150,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
       raise UserError(
           f'{self._absent} could not be downloaded ({type(e).__name__}): set '
           'TFDS_DATA_DIR to a folder that has it, or fetch '
-          f'{" and ".join(infos)} by other means and run {self._command}=.../'
+          f'{" and ".join(infos)} by other means and run {self.command}=.../'
           f'{self.origin.folder or names[0]}.') from e
     if len(paths) == 1:
       return self._files(paths[0])

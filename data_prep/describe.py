@@ -59,7 +59,7 @@ def _size(name, split):
 def _labels(task, splits):
   if task.num_classes > tasks.MOST_CLASSES:
     return ['  not shown, as there are too many classes']
-  found = [probes.asked(splits[name])[1] if task.probe else splits[name].labels
+  found = [probes.asked(splits[name])[2] if task.probe else splits[name].labels
            for name in SPLITS]
   shares = np.stack([
       np.bincount(labels, minlength=task.num_classes) / len(labels)

@@ -33,10 +33,10 @@ _LONGEST_ROW = 1 << 26
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """What is made into a data set; `layout` says what --source must be.
+  """The original files of a data set.
 
-  `downloads` maps an address to (size, SHA-256). If there are several, errors
-  call a folder with them `folder`.
+  `layout` says what --source must be. `downloads` maps an address to (size,
+  SHA-256). If there are several, `folder` is a name for a folder of them.
   """
   title: str
   layout: str
@@ -63,11 +63,12 @@ class Source:
     """Returns the path of each file, plain or with .gz, if all are there."""
     found = []
     for name in names:
-      paths = [self.downloads.get(n, self.path / n)
-               for n in (name, f'{name}.gz')]
-      found += [path for path in paths if path.is_file()][:1]
-      if not found or found[-1] not in paths:
+      both = [self.downloads.get(n, self.path / n)
+              for n in (name, f'{name}.gz')]
+      path = next((path for path in both if path.is_file()), None)
+      if path is None:
         raise self.refused(f'has no {name}')
+      found.append(path)
     return found
 
   def files(self, most: Callable[[str], int], inner: str = ''
@@ -111,7 +112,7 @@ def sizes(paths: Iterable[pathlib.Path]) -> dict[str, int]:
   return {path.name: path.stat().st_size for path in paths}
 
 
-class Bounded:
+class _Bounded:
   """A stream that raises TarError if `tarfile` asks for too large a header."""
 
   def __init__(self, stream: BinaryIO):
@@ -137,7 +138,7 @@ class Bounded:
 def _members(source, most):
   try:
     with opened(source) as stream:
-      bounded = Bounded(stream)
+      bounded = _Bounded(stream)
       with tarfile.open(fileobj=bounded, mode='r|') as archive:
         for member in archive:
           bounded.expect(member)

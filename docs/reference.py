@@ -3,6 +3,7 @@
 python docs/reference.py
 """
 
+import argparse
 import pathlib
 import sys
 
@@ -12,8 +13,9 @@ sys.path.insert(0, str(HERE.parent))
 # ruff: noqa: E402
 from absl import flags
 
-from lra.cli import options, words
+from lra.cli import arguments, options
 from lra.core import paths
+from lra.data_prep import __main__ as data
 from lra.run import describe
 from lra.schema.fields import FIELDS
 
@@ -26,16 +28,9 @@ config, with their values and the arguments of its mechanism.
 """
 _FLAGS = """# Flags
 
-`run_lra.py` and the installed command `lra` take the same flags. Each table
-lists one command and the flags that it takes.
-
-A command may also be a word, directly after the program's name; its flags then
-follow. For example, `python run_lra.py evaluate RUN --lengths=64` is `python
-run_lra.py --evaluate=RUN --lengths=64`. `python run_lra.py evaluate --help`
-describes these flags.
-
-| word | flags |
-| :-- | :-- |
+`run_lra.py` and the installed command `lra` take the same arguments. A word
+chooses the command, and flags alone train a run. The flags of a word are in
+`python run_lra.py WORD --help`, too.
 """
 
 
@@ -48,7 +43,7 @@ def fields() -> str:
       group = first
       lines.append(f'\n## {group or "General"}\n\n| field | default | meaning |'
                    '\n| :-- | :-- | :-- |')
-    default = '–' if field.required else f'`{field.default!r}`'
+    default = '–' if field.default is None else f'`{field.default!r}`'
     lines.append(f'| `{name}` | {default} | '
                  f'{_cell(describe.describe(field))} |')
   return '\n'.join(lines) + '\n'
@@ -56,23 +51,38 @@ def fields() -> str:
 
 def flags_page() -> str:
   """The page of command-line flags."""
-  lines = [_WRITTEN + _FLAGS + '\n'.join(
-      f'| `{f"{word} {form}".strip()}` | `{" ".join(words.flags(said))}` |'
-      for word, form in words.FORMS.items()
-      for said in [[word, *form.replace(' ...', ' RUN').split()]]).replace(
-          '| `` |', '| `--config=...` |')]
-  for command, others in options.COMMANDS.items():
-    lines.append(f'\n## --{command}\n\n| flag | default | meaning |'
-                 '\n| :-- | :-- | :-- |')
-    for name in (command, *sorted(others)):
-      flag = flags.FLAGS[name]
-      default = flag.default
-      if name == 'results_dir':
-        default = str(paths.results().relative_to(paths.ROOT))
-      shown = f'`{default}`' if default or default == 0 and (
-          default is not False) else '–'
-      lines.append(f'| `--{name}` | {shown} | {_cell(flag.help)} |')
+  lines = [_WRITTEN + _FLAGS.rstrip()]
+  for word, what in arguments.WORDS.items():
+    rows = _training() if word == 'train' else _of_word(word)
+    lines.append(f'\n## {word}\n\n{what.capitalize()}.\n\n'
+                 '| flag | default | meaning |\n| :-- | :-- | :-- |')
+    lines += [f'| `{name}` | {_default(default)} | {_cell(text)} |'
+              for name, default, text in rows]
   return '\n'.join(lines) + '\n'
+
+
+def _training():
+  """Yields (flag, default, meaning) of training."""
+  for name in ['config', *sorted(options.names() - {'config'})]:
+    yield f'--{name}', flags.FLAGS[name].default, flags.FLAGS[name].help
+
+
+def _of_word(word):
+  """Yields (argument, default, meaning) of a word."""
+  parser = data.parser() if word == 'data' else arguments.Parser(word)
+  for action in parser._actions:
+    if action.dest != 'help' and action.help != argparse.SUPPRESS:
+      text = action.help and action.help % {'default': _default(action.default)}
+      yield (action.option_strings or [action.metavar or action.dest])[0], (
+          action.default), text or ''
+
+
+def _default(value):
+  """A default as a cell."""
+  if isinstance(value, pathlib.Path | str) and str(value) == str(
+      paths.results()):
+    value = paths.results().relative_to(paths.ROOT)
+  return f'`{value}`' if value or (value == 0 and value is not False) else '–'
 
 
 def pages() -> dict[pathlib.Path, str]:
@@ -83,6 +93,7 @@ def pages() -> dict[pathlib.Path, str]:
 
 def _cell(text):
   """Plain text as the cell of a table."""
+  text = ' '.join(text.split())
   for character in '\\<*_|[':
     text = text.replace(character, f'\\{character}')
   return text

@@ -16,7 +16,7 @@ from lra.core import files
 from lra.core.errors import UserError
 from lra.data_prep import folders
 from lra.data_prep.source import Source
-from lra.many import bundle, kept, sweep
+from lra.many import plan, runs
 from lra.run import checkpoint_io, curves, loader, provenance, rundir
 from lra.schema import result
 
@@ -36,9 +36,8 @@ def _run(folder):
 # Path in a folder -> function that reads this path, given the folder.
 READERS = {
     'examples.txt': lambda f: predict(f / 'examples.txt', f),
-    's.txt': lambda f: sweep.read(f / 's.txt'),
+    'a.toml': lambda f: runs.read(f'{f}/a.toml'),
     'a.tar': lambda f: list(Source(f / 'a.tar').files(len)),
-    'bundle.tar': lambda f: bundle.unpack(f / 'bundle.tar', [], f),
     'published.csv': lambda f: inputs.published(f / 'published.csv'),
     'speed.json': lambda f: inputs.speeds(f / 'speed.json'),
     'own.py': lambda f: loader.made_by([f'--config={f}/own.py:listops']),
@@ -100,7 +99,7 @@ def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path):
   memory = tmp_path / 'checkpoints/last/3/memory'
   memory.mkdir(parents=True)
   os.mkfifo(memory / 'metadata')
-  assert kept.newest(tmp_path) == (3, {})
+  assert plan.newest(tmp_path) == (3, {})
   with pytest.raises(UserError, match='memory.*regular file'):
     checkpoint_io.read_json(memory)
   state = tmp_path / 'state'
@@ -119,8 +118,7 @@ def test_the_hash_of_a_pipe_is_unknown(tmp_path):
     pathlib.Path.symlink_to, pathlib.Path.hardlink_to])
 @pytest.mark.parametrize('lock', [
     lambda f: rundir.RunDirectory(f, CONFIG).close(),
-    lambda f: folders.lock(f).__enter__(),
-    lambda f: bundle._locked(f).__enter__()])
+    lambda f: folders.lock(f).__enter__()])
 def test_a_lock_empties_nothing(lock, link, tmp_path):
   victim, folder = tmp_path / 'victim', tmp_path / 'folder'
   victim.write_text('precious')

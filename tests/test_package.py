@@ -148,12 +148,14 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
   short = ['--config=simpletron:listops_mini', *MINI[1:]]
   assert 'finished already' in lra(*short, '--norecord')
 
-  (here / 'sweep.txt').write_text(' '.join([
-      'configs/simpletron.py:listops_mini seeds=0-1',
-      *(flag.removeprefix('--config.') for flag in MINI[1:])]))
-  assert '2 of 2 runs are finished' in lra('--sweep=sweep.txt', '--norecord')
-  assert 'runs are finished' in lra(
-      '--sweep=configs/sweeps/mini.txt', '--status')
+  changes = (flag.removeprefix('--config.').partition('=')
+             for flag in MINI[1:])
+  (here / 'a.toml').write_text('\n'.join([
+      '[[runs]]', 'models = ["simpletron"]', 'tasks = ["listops_mini"]',
+      'seeds = "0-1"', *(f'set.{name} = "{value}"'
+                         for name, _, value in changes)]))
+  assert '2 of 2 runs are finished' in lra('runs', 'a.toml', '--norecord')
+  assert 'runs are finished' in lra('runs', 'mini', '--status')
   (here / 'leaderboard.md').unlink()
   lra('--leaderboard')
   page = task.read_text()

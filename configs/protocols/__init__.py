@@ -4,7 +4,8 @@ An entry has only the settings that differ from the defaults in
 `lra/schema/fields.py`, grouped as in the config. To add a protocol, add a dict
 with an entry for every full task that it defines. A protocol of the main tasks
 has all mini tasks too, but no probe. The default protocol of a task is the
-first one that has the task.
+first one that has the task. docs/protocols.md lists the known differences
+between a protocol and its paper.
 
 * `simpletron`: SimpleTRON, Yorsh et al. 2021, arXiv 2111.15588, appendix A; it
   has no tasks of images.

@@ -1,299 +1,296 @@
-"""Draws the figures of the leaderboard as SVG, from plain data.
+"""Draws the figures of the leaderboard as SVG: dots, clouds and panels.
 
-There are no dates and no random ids: the same data give the same bytes with
-one version of matplotlib. Nothing but the arguments decides what is drawn, so
-that `figures` can tell when a figure has to be drawn again.
+There are no dates and no random ids: the same rows give the same bytes with one
+version of matplotlib.
 """
 
-import dataclasses
-import math
+import functools
+import itertools
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
 from matplotlib import figure, ticker
 
-from lra.board import front
+from lra.board import kinds, summary
 from lra.board.catalogue import FAMILIES, REFERENCE
+from lra.board.frame import Board, chosen
+from lra.board.inputs import Speeds
+from lra.board.tables import lines
+from lra.core import style, tasks
 from lra.core.formats import plain
-from lra.core.style import (
-  BASELINE,
-  COLOURS,
-  WIDTH,
-  draw_baselines,
-  legend,
-  saved,
-)
 
-# Colour of each family; any other family has _OTHER.
-_FAMILY = dict(zip(FAMILIES, COLOURS, strict=False))
-_OTHER = '#8c8c8c'
-# Area of the largest mark, in square points.
-_LARGEST = 400
-# In the overview, marks whose accuracies differ by no more than _APART would
-# hide each other. So marks may be moved up by _LEVELS, in heights of a line.
-_APART = 0.012
-_LEVELS = (0.0, 0.18, -0.18, 0.36, -0.36)
-# Opacity of marks that may overlap. The marks of the legend have it too, since
-# a translucent colour looks different.
-_ALPHA = 0.8
-# Marks for a mean of several seeds, for each of these seeds, for a single seed.
-_MEAN = dict(marker='o', linestyle='none', markersize=6)
-_SEED = dict(marker='o', linestyle='none', markersize=4,
-             markerfacecolor='none', alpha=0.7)
-_SINGLE = dict(marker='o', linestyle='none', markersize=6.5,
-               markerfacecolor='white', markeredgewidth=1.5)
-# Most letters in one line of a title, and of the label of an axis.
-_LETTERS = 54
-# Speeds so many times faster or slower than the middle half of the models are
-# outside of the axis if they also are beyond Tukey's fences.
-_FENCE = 3
+# Most rows in a figure: there is no room for more names.
+MOST = 80
+_COLOURS = dict(zip(FAMILIES, style.COLOURS, strict=False))
+_MARK = dict(marker='o', linestyle='none', alpha=0.8, markeredgecolor='white',
+             markeredgewidth=0.5)
 
 
-@dataclasses.dataclass(frozen=True)
-class Mark:
-  """The numbers of a row that figures show.
-
-  Attributes:
-    name, model, family: those of the row.
-    mean: its accuracy, a fraction.
-    low, high: the ends of its 95% interval.
-    accuracies: those of its seeds.
-  """
+class Figure(NamedTuple):
+  """A figure of the page; `shows` is for readers who cannot see it."""
   name: str
-  model: str
-  family: str
-  mean: float
-  low: float
-  high: float
-  accuracies: Sequence[float]
+  shows: str
+  tasks: Sequence[str]
+  draw: Callable[[], bytes]
 
 
-@dataclasses.dataclass(frozen=True)
-class Line:
-  """The numbers of a task under a protocol that the overview shows.
+def every(boards: Sequence[Board], speeds: Speeds | None) -> list[Figure]:
+  """Returns the figures of all pages."""
+  return [*overview(boards), *profiles(boards), *(
+      figure for board in boards for figure in of_task(board, speeds))]
 
-  Attributes:
-    name: task and protocol.
-    baseline: the highest baseline, a fraction; None if there is none.
-    marks: one for each row.
-    best: the index in `marks` of the row that is named; None for none.
-    note: the text beside its name.
+
+def overview(boards: Sequence[Board]) -> list[Figure]:
+  """Returns the figure of the full tasks, if one has a row."""
+  full = summary.full(boards)
+  entries = [
+      (f'{board.task.title}, {key.protocol}', sorted(
+          lines(rows[rows.accuracy.notna()]), key=lambda row: (
+              row.heavy, bool(row.foreign or row.apart))), board.highest)
+      for board in full for key, rows in board.tables().items()
+      if not key.departures]
+  return [Figure(
+      'full_tasks.svg', 'test accuracies and the baseline of each full task',
+      [board.task.name for board in full], functools.partial(
+          dots, 'The best rows within 110% of the Transformer\'s parameters '
+          'have names', entries, name_first=True))] if any(
+              len(board.rows) for board in full) else []
+
+
+def profiles(boards: Sequence[Board]) -> list[Figure]:
+  """Returns the figure of all mechanisms on mini tasks and probes, if any.
+
+  A bar is (accuracy - baseline) / (1 - baseline).
   """
-  name: str
-  baseline: float | None
-  marks: Sequence[Mark]
-  best: int | None
-  note: str
+  table = summary.side_by_side(boards)
+  scores = [(line, {name: cell.accuracy for name, cell in line.cells.items()
+                    if cell.accuracy is not None})
+            for line in (table.items if table else ())]
+  known = [(line, own) for line, own in scores[1:] if len(own) > 1]
+  panels = [(tasks.get(name).title, [
+      (y, (own[name] - least) / (1 - least), line.family)
+      for y, (line, own) in enumerate(known) if name in own])
+            for name in (table.items[0].cells if table else ())
+            for least in [scores[0][1].get(name, 0.0)]]
+  return [Figure(
+      'mechanisms.svg', 'a profile of each mechanism: a bar for each mini task '
+      'and probe', list(table.items[0].cells), functools.partial(
+          bars, panels, [line.model for line, _ in known]))] if known else []
 
 
-def overview(lines: Sequence[Line], without: Sequence[str] = ()) -> bytes:
-  """Draws a line per task and protocol: marks for rows, a bar for the baseline.
+def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
+  """Returns the figures of a task; no figure of speed without `speeds`."""
+  title, found = board.task.title, []
 
-  The best row of a line is shown with its name and its interval. The bar is on
-  top of the marks, which often have the same accuracy.
+  def add(name, shows, draw, what, *arguments, **options):
+    found.append(Figure(
+        f'{board.task.name}_{name}.svg', f'{title}: {shows}', [board.task.name],
+        functools.partial(draw, f'{title}: {what}', *arguments, **options)))
+
+  rows = [(key.title, row) for key, rows in board.tables().items()
+          for row in lines(rows[rows.accuracy.notna()])]
+  if rows:
+    entries = [entry for table, members in itertools.groupby(
+        rows[:MOST], key=lambda pair: pair[0]) for entry in (
+            (f'{table}:', [], None),
+            *((row.name, [row], None) for _, row in members))]
+    add('accuracy', 'test accuracy of each row with its interval, and '
+        'baselines', dots, 'accuracy with its 95% interval' + (
+            f'; {MOST} of {len(rows)} rows' * (len(rows) > MOST)),
+        entries, board.baselines)
+  longer, trained = kinds.longer(board), board.task.seq_len
+  if longer:
+    names = ['', *(name for name in kinds.lengths(board) if name.isdigit())]
+    add('lengths', 'scaled accuracy against the length of the sequences, one '
+        'panel for each row', curves, 'sequences longer than in training',
+        trained, [(kinds.full_name(item), item.family, [
+            (int(name or trained), *score) for name in names
+            if (score := kinds.score(item.row, board.task, name))])
+                  for item in longer.items[:MOST]])
+  rows = _most(board, lambda row: board.task.probe and row.state_size)
+  if rows:
+    add('states', 'test accuracy against the size of the state', cloud,
+        'accuracy against state size',
+        [(row.state_size, row) for row in rows], [],
+        'state: numbers that a layer keeps from token to token', small=True)
+  rows = _most(board, lambda row: speeds and row.model in speeds.faster, True)
+  if rows:
+    add('speed', 'test accuracy against speed; the area of a mark is the '
+        'memory', cloud, 'accuracy against speed (area: memory of a step)',
+        [(speeds.faster[row.model], row) for row in rows],
+        [speeds.memory[row.model] for row in rows],
+        'training steps in the time of one Transformer step,\n'
+        f'timed on {plain(speeds.what, 60)}')
+  return found
+
+
+def _most(board, wanted, one_each=False):
+  """Returns the rows for which `wanted` holds, of the protocol with most.
+
+  With fewer than three rows the result is []. If `one_each`, a model has one
+  row only: it was measured in one configuration.
+  """
+  found = []
+  for key, table in board.tables().items():
+    rows = [row for row in lines(table) if row.seeds and wanted(row)]
+    if one_each:
+      rows = [chosen(row for row in rows if row.model == model)
+              for model in dict.fromkeys(row.model for row in rows)]
+    found.append([] if key.departures else rows[:MOST])
+  rows = max(found, key=len, default=[])
+  return rows if len(rows) > 2 else []
+
+
+def _drawing(draw):
+  """Lets a function that makes a figure return it as an SVG in our style."""
+  @functools.wraps(draw)
+  def drawn(*arguments, **options) -> bytes:
+    with style.style():
+      return style.saved(draw(*arguments, **options), 'svg')
+  return drawn
+
+
+@_drawing
+def dots(title: str, entries: Sequence[tuple[str, Sequence, float | None]],
+         baselines: Sequence = (), name_first: bool = False):
+  """Draws a line for each entry: (text, rows, accuracy of a baseline or None).
+
+  The first row has its 95% interval, its seeds and, if it is within the budget
+  of parameters and `name_first`, its name.
+  `baselines` are lines through the whole figure.
+  """
+  fig, ax = _axes(title, 2 + (0.45 if name_first else 0.2) * len(entries))
+  for y, (_, rows, baseline) in enumerate(entries):
+    for row in rows[::-1]:
+      ax.plot(100 * row.accuracy, y, color=_colour(row.family), **_MARK)
+    for row in rows[:1]:
+      ax.plot([100 * row.low, 100 * row.high], [y, y], alpha=0.5,
+              color=_colour(row.family))
+      if row.seeds > 1:
+        ax.plot([100 * x for x in row.row.accuracies], [y] * row.seeds, '|',
+                color=_colour(row.family))
+      if name_first and not row.heavy:
+        ax.annotate(plain(row.name, 48), (100 * row.accuracy, y), (0, 5),
+                    ha='center', textcoords='offset points', fontsize=9)
+    if baseline is not None:
+      ax.vlines(100 * baseline, y - 0.4, y + 0.4, color=style.BASELINE,
+                linewidth=2)
+  ax.set_yticks(range(len(entries)), [plain(text, 48) for text, *_ in entries])
+  for tick, (_, rows, _) in zip(ax.get_yticklabels(), entries, strict=True):
+    tick.set_fontweight('normal' if rows else 'bold')
+  ax.grid(axis='y', visible=name_first)
+  ax.set_ylim(len(entries) - 0.4, -0.6)
+  ax.set_xlabel('test accuracy, %' + ' (bar: the best baseline)' * name_first)
+  style.draw_baselines([(b.name, b.accuracy) for b in baselines], ax.axvline)
+  return _with_legend(fig, ax, [row for _, rows, _ in entries for row in rows])
+
+
+@_drawing
+def cloud(title: str, points: Sequence[tuple[float, Any]],
+          areas: Sequence[float], label: str, small: bool = False):
+  """Draws a mark for each (x, row), and names those that no other row beats.
 
   Args:
-    lines: the lines.
-    without: the tasks without a run, which have no line.
+    areas: bytes that the areas of the marks show; [] for equal areas.
+    label: text below the axis.
+    small: whether a small x is better.
   """
-  fig = figure.Figure(figsize=(WIDTH, 1.8 + 0.5 * len(lines)),
-                      layout='constrained')
-  ax = fig.subplots()
-  for y, line in enumerate(lines):
-    if line.baseline is not None:
-      ax.plot([100 * line.baseline] * 2, [y - 0.42, y + 0.42], color=BASELINE,
-              linewidth=2, solid_capstyle='butt', zorder=3)
-    first = None if line.best is None else line.marks[line.best]
-    # The best row comes first, so it keeps its place.
-    marks = sorted(line.marks, key=lambda mark: mark is not first)
-    for mark, up in zip(marks, _beside([m.mean for m in marks]), strict=True):
-      ax.plot(100 * mark.mean, y - up, 'o', markersize=6, alpha=_ALPHA,
-              color=colour(mark.family), markeredgecolor='white',
-              markeredgewidth=0.5)
-    if first:
-      _bar(ax, first, y)
-      # The name is at that end of the interval which is away from the baseline.
-      below = line.baseline is not None and first.mean < line.baseline
-      end = first.low if below else first.high
-      ax.annotate(_label(first) + line.note, (100 * end, y),
-                  (-5 if below else 5, 0), textcoords='offset points',
-                  va='center', ha='right' if below else 'left', fontsize=9)
-  ax.set_yticks(range(len(lines)), [
-      plain(line.name, 60).replace(', ', '\n') for line in lines])
-  ax.set_ylim(len(lines) - 0.4, -0.7)
-  ax.set_xlim(0, 100)
-  none = without and '\n' + textwrap.fill(
-      f'no run yet: {", ".join(without)}', _LETTERS)
-  ax.set_xlabel('test accuracy, %\n(each line names its best row within 110% '
-                f'of the\nTransformer\'s parameters){none or ""}')
-  ax.plot([], [], color=BASELINE, linewidth=2, label='baseline')
-  name_families(ax, [mark for line in lines for mark in line.marks], _ALPHA)
-  legend(fig, 4)
-  return saved(fig, 'svg')
+  fig, ax = _axes(title, 4.6)
+  ax.scatter([x for x, _ in points], [100 * row.accuracy for _, row in points],
+             [400 * area / max(areas) + 4 for area in areas] or 40,
+             [_colour(row.family) for _, row in points], alpha=0.8,
+             edgecolors='white', linewidths=0.5)
+  ax.set_xscale('log', base=2)
+  ax.xaxis.set_major_formatter(lambda value, _: f'{value:,.4g}')
+  ax.margins(0.15, 0.1)
+  ax.set(xlabel=label, ylabel='test accuracy, %')
+  low, high = ax.get_ylim()
+  best = above = -high
+  for x, row in sorted(points, key=lambda point: (
+      point[0] if small else -point[0], -point[1].accuracy)):
+    y = 100 * row.accuracy
+    if y > best or row.model == REFERENCE:
+      # Names of the front rise, and each keeps clear of the last one.
+      at = above = max(y, above + (high - low) / 20) if y > best else y
+      best = max(y, best)
+      ax.annotate(plain(row.name, 48), (x, y), (x, at), fontsize=9,
+                  ha='right' if small else 'left', va='bottom')
+  for part in (1, 4) if areas else ():
+    ax.scatter([], [], 400 / part, 'white', edgecolors='black', linewidths=0.5,
+               label=f'{max(areas) / 2**30 / part:.3g} GiB')
+  return _with_legend(fig, ax, [row for _, row in points])
 
 
-def _beside(means):
-  """Returns how far above its line each mark is drawn, so that none is hidden.
+@_drawing
+def bars(panels: Sequence[tuple[str, Sequence]], names: Sequence[str]):
+  """Draws panels, (title, [(line, length, family) of each bar]), side by side.
 
-  Each mark in turn takes the nearest free level; 0 if none is free.
+  `names` are those of the lines.
   """
-  taken, ups = set(), []
-  for mean in means:
-    up = next((up for up in _LEVELS if all(
-        abs(mean - other) > _APART for other, there in taken if there == up)),
-              0.0)
-    taken.add((mean, up))
-    ups.append(up)
-  return ups
+  fig, axes = _axes('0: the best baseline, 1: no error',
+                    1.9 + 0.17 * len(names), 1, len(panels))
+  for ax, (title, found) in zip(axes.flat, panels, strict=True):
+    ax.barh([y for y, *_ in found],
+            [max(min(length, 1), -0.25) for _, length, _ in found], 0.75,
+            color=[_colour(family) for *_, family in found])
+    ax.axvline(0, color=style.BASELINE, linewidth=0.8)
+    ax.set_title(plain(title, 24), fontsize=9, rotation=90)
+    ax.set(xticks=[0, 1], xlim=(-0.25, 1), ylim=(len(names) - 0.4, -0.6))
+    ax.grid(axis='y', visible=False)
+    ax.tick_params(left=False)
+  axes[0, 0].set_yticks(range(len(names)), [
+      plain(name, 32) for name in names], fontsize=9)
+  return fig
 
 
-def accuracy(title: str, tables: Sequence[tuple[str, Sequence[Mark]]],
-             baselines: Sequence[tuple[str, float]]) -> bytes:
-  """Draws one line per row, with its accuracy and interval.
-
-  A filled mark is the mean of several seeds, and small open marks are these
-  seeds. A large open mark is a row of one seed.
+@_drawing
+def curves(title: str, trained: int, panels: Sequence[tuple]):
+  """Draws a panel for each row, with the other rows in grey.
 
   Args:
-    title: title of the figure.
-    tables: the title of each table, and its rows.
-    baselines: (name, accuracy).
+    trained: the longest sequence of training, in tokens.
+    panels: (name, family, (tokens, scaled accuracy, low, high) of each point).
   """
-  lines = sum(len(marks) for _, marks in tables) + len(tables)
-  fig = figure.Figure(figsize=(WIDTH, 2 + 0.2 * lines), layout='constrained')
-  ax = fig.subplots()
-  ticks = []
-  for name, marks in tables:
-    ticks.append((len(ticks), f'{plain(name, 48)}:'))
-    for mark in marks:
-      y = len(ticks)
-      ticks.append((y, _label(mark)))
-      _bar(ax, mark, y)
-      several = len(mark.accuracies) > 1
-      if several:
-        ax.plot([100 * a for a in mark.accuracies], [y] * len(mark.accuracies),
-                color=colour(mark.family), **_SEED)
-      ax.plot(100 * mark.mean, y, color=colour(mark.family),
-              **(_MEAN if several else _SINGLE))
-  shown = [mark for _, marks in tables for mark in marks]
-  name_families(ax, shown)
-  _name_marks(ax, shown)
-  draw_baselines(baselines, ax.axvline)
-  ax.set_yticks(*zip(*ticks, strict=True))
-  for tick, (_, text) in zip(ax.get_yticklabels(), ticks, strict=True):
-    if text.endswith(':'):
-      tick.set_fontweight('bold')
-  ax.grid(axis='y', visible=False)
-  ax.set_ylim(lines - 0.4, -0.6)
-  ax.xaxis.set_major_locator(ticker.MaxNLocator(steps=[1, 2, 5, 10]))
-  ax.set_xlabel('test accuracy, %')
-  _title(fig, title)
-  legend(fig, 2)
-  return saved(fig, 'svg')
+  columns = min(len(panels), 3)
+  height = -(-len(panels) // columns)
+  fig, axes = _axes(title, 0.9 + 1.6 * height, height, columns)
+  for ax, (name, family, points) in zip(axes.flat, panels, strict=False):
+    for *_, others in panels:
+      ax.plot(*list(zip(*others, strict=True))[:2], color='#d5d5d5')
+    tokens, middle, low, high = zip(*points, strict=True)
+    ax.fill_between(tokens, low, high, color=_colour(family), alpha=0.2)
+    ax.plot(tokens, middle, color=_colour(family), marker='.')
+    ax.axvline(trained, color=style.BASELINE, linestyle=':')
+    ax.set_title('\n'.join(textwrap.wrap(plain(name, 66), 22)), fontsize=9)
+    ax.set_xscale('log', base=2)
+    ax.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:.0f}'))
+    ax.set_ylim(-0.12, 1.05)
+  for ax in axes.flat[len(panels):]:
+    ax.set_axis_off()
+  fig.supxlabel('tokens of a sequence (dotted: the longest in training)')
+  fig.supylabel('scaled accuracy')
+  return fig
 
 
-def speed(title: str, marks: Sequence[Mark], faster: Mapping[str, float],
-          memory: Mapping[str, int], what: str) -> bytes:
-  """Draws one mark per model: accuracy against speed; its area is the memory.
-
-  Args:
-    title: title of the figure.
-    marks: one row of each model.
-    faster, memory: by model, see `inputs.Speeds`.
-    what: the step that was timed.
-  """
-  faster, memory = ([of[mark.model] for mark in marks]
-                    for of in (faster, memory))
-  most = max(memory)
-  areas = [max(_LARGEST * size / most, 4) for size in memory]
-  fig = figure.Figure(figsize=(WIDTH, 5.6), layout='constrained')
-  ax = fig.subplots()
-  low, high = _fences(faster)
-  inside = [low <= speed <= high for speed in faster]
-  shown = [(speed, 100 * mark.mean, area, colour(mark.family))
-           for speed, mark, area, is_in in zip(
-               faster, marks, areas, inside, strict=True) if is_in]
-  ax.scatter(*zip(*shown, strict=True), alpha=_ALPHA, edgecolors='white',
-             linewidths=0.5)
-  ax.set_xscale('log')
-  ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-  ax.xaxis.set_major_formatter(lambda value, _: f'{value:g}')
-  ax.xaxis.set_minor_formatter(ticker.NullFormatter())
-  ax.margins(0.1)
-  # In the corner, the slow and less accurate one, names hide the fewest marks.
-  ax.text(0.01, 0.01, '\n'.join(
-      f'{"←" if speed < low else "→"} {plain(mark.model, 48)}: {speed:.2g} '
-      f'steps, {100 * mark.mean:.1f}%' for speed, mark, is_in in zip(
-          faster, marks, inside, strict=True) if not is_in),
-          transform=ax.transAxes, fontsize=9, va='bottom')
-  name_families(ax, marks, _ALPHA)
-  ax.scatter([], [], _LARGEST, 'white', edgecolors='black', linewidths=0.5,
-             label=f'{most / 2**30:.3g} GiB')
-  ax.scatter([], [], _LARGEST / 4, 'white', edgecolors='black', linewidths=0.5,
-             label=f'{most / 2**32:.3g} GiB')
-  ax.set_xlabel('training steps in the time of one Transformer step,\n'
-                f'timed on {plain(what, 60)}')
-  ax.set_ylabel('test accuracy, %')
-  _title(fig, title)
-  legend(fig, 5)
-  for speed, mark in zip(faster, marks, strict=True):
-    if mark.model == REFERENCE:
-      front.cross(ax, speed, 100 * mark.mean, plain(mark.model, 48))
-  named = [i for i, is_in in enumerate(inside) if is_in]
-  front.name(ax, [(faster[i], 100 * marks[i].mean) for i in named],
-             [plain(marks[i].model, 48) * (marks[i].model != REFERENCE)
-              for i in named],
-             [math.sqrt(areas[i] / math.pi) for i in named])
-  return saved(fig, 'svg')
+def _axes(title, height, *shape):
+  """Returns a figure with a title, and its axes: an array if it has a shape."""
+  fig = figure.Figure(figsize=(style.WIDTH, height), layout='constrained')
+  fig.suptitle('\n'.join(textwrap.wrap(title, 54)))
+  return fig, fig.subplots(*shape, sharex=bool(shape), sharey=bool(shape),
+                           squeeze=not shape)
 
 
-def _fences(speeds):
-  """Returns the lowest and the highest speed that the axis shows."""
-  first, third = np.quantile(np.log(speeds), [0.25, 0.75])
-  beyond = max(1.5 * (third - first), math.log(_FENCE))
-  return math.exp(first - beyond), math.exp(third + beyond)
+def _colour(family):
+  return _COLOURS.get(family, '#8c8c8c')
 
 
-def colour(family: str) -> str:
-  """Returns the colour of a family of mechanisms."""
-  return _FAMILY.get(family, _OTHER)
-
-
-def _bar(ax, mark, y):
-  """Draws the interval of a row."""
-  ax.plot([100 * mark.low, 100 * mark.high], [y, y],
-          color=colour(mark.family), linewidth=1.5, alpha=0.5)
-
-
-def name_families(ax, rows, alpha=1):
-  """Adds the colours of families to the legend."""
-  shown = {row.family for row in rows}
-  for family in sorted(shown, key=lambda name: (
+def _with_legend(fig, ax, rows):
+  """Returns the figure with a legend, also of the families of rows."""
+  for family in sorted({row.family for row in rows}, key=lambda name: (
       [*FAMILIES, name].index(name), name)):
-    ax.plot([], [], 'o', color=colour(family), label=_legend(family),
-            alpha=alpha, markeredgecolor='white' if alpha < 1 else None)
-
-
-def _name_marks(ax, rows):
-  """Adds the shapes of marks to the legend."""
-  several = [len(row.accuracies) > 1 for row in rows]
-  marks = [('mean of several seeds', _MEAN), ('its seeds', _SEED)]
-  for name, mark in (marks * any(several)
-                     + [('one seed', _SINGLE)] * (not all(several))):
-    ax.plot([], [], color='black', label=name, **mark)
-
-
-def _title(fig, text):
-  """Writes the title in the middle of the figure, on as many lines as needed.
-  """
-  fig.suptitle('\n'.join(textwrap.wrap(text, _LETTERS)), fontsize='large')
-
-
-def _label(mark):
-  return plain(mark.name, 48)
-
-
-def _legend(text):
-  """Returns a name for the legend, which hides names that begin with '_'."""
-  return plain(text, 48).lstrip('_') or 'unnamed'
+    # A legend hides names that begin with '_'.
+    ax.plot([], [], color=_colour(family), label=(
+        plain(family, 48).lstrip('_') or 'unnamed'), **_MARK)
+  style.legend(fig, 4)
+  return fig

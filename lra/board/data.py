@@ -1,39 +1,47 @@
 """The results as data: one record a row of the leaderboard, or one a run.
 
 Accuracies, baselines and intervals are fractions. Numbers have at most six
-significant digits, so that a CSV file holds no noise of floats.
+significant digits. A missing value is None.
 """
 
-import csv
-import io
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lra.board import site
-from lra.board.boards import TaskBoard
+import pandas
+
+from lra.board import catalogue, site
+from lra.board.frame import Board
 from lra.board.inputs import Speeds
-from lra.board.rows import Row, listed, mean
+from lra.board.rows import listed
 from lra.core import paths
 from lra.core.errors import UserError
 from lra.core.formats import plain
-from lra.schema.result import Result
 
 ROWS, RUNS = NAMES = 'results.csv', 'runs.csv'
+_OF_ROWS = (
+    'task', 'table', 'protocol', 'model', 'variant', 'family', 'accuracy',
+    'low', 'high', 'interval_over', 'deviation', 'seeds', 'runs', 'rank',
+    'last_rank', 'baseline', 'baseline_name', 'differs_from_baseline',
+    'same_data', 'val_accuracy', 'test_loss', 'test_examples', 'steps',
+    'parameters', 'relative_parameters', 'state_size', 'train_seconds',
+    'device', 'relative_speed', 'relative_memory')
+_OF_RUNS = (
+    'task', 'table', 'protocol', 'model', 'variant', 'seed', 'status',
+    'accuracy', 'test_loss', 'val_accuracy', 'longer', 'steps', 'best_step',
+    'learnt_step', 'guessing_step', 'num_params', 'mixer_params', 'state_size',
+    'train_seconds', 'eval_seconds', 'compile_seconds', 'steps_per_s',
+    'tokens_per_s', 'peak_memory_bytes', 'device', 'num_devices',
+    'runs_at_once', 'dtype', 'kernel', 'commit', 'modified', 'published',
+    'data', 'record')
 # A spreadsheet would take a text that begins so for a formula.
 _FORMULA = ('=', '+', '-', '@')
 
 
-def tables(boards: Sequence[TaskBoard], speeds: Speeds | None
-           ) -> dict[str, str]:
-  """Returns the CSV files of a leaderboard, by name; {} without a row."""
-  found = {ROWS: table(of_rows(boards, speeds)), RUNS: table(of_runs(boards))}
-  return {name: text for name, text in found.items() if text}
-
-
-def frame(folder: str | os.PathLike | None = None, each: str = 'row'):
-  """Returns the results as a pandas frame; see `of_rows` and `of_runs`.
+def frame(folder: str | os.PathLike | None = None, each: str = 'row'
+          ) -> pandas.DataFrame:
+  """Returns the results as a frame; see `of_rows` and `of_runs`.
 
   Args:
     folder: folder of records; by default that of this checkout, `lra/results`,
@@ -41,16 +49,10 @@ def frame(folder: str | os.PathLike | None = None, each: str = 'row'):
     each: 'row' for one line a row of the leaderboard, 'run' for one line a run.
 
   Raises:
-    UserError: the folder has no records, `each` is another word, or pandas is
-      not installed.
+    UserError: the folder has no records, or `each` is another word.
   """
   if each not in ('row', 'run'):
     raise UserError(f"each={each!r} is not possible: choose 'row' or 'run'.")
-  try:
-    import pandas
-  except ImportError as error:
-    raise UserError('lra.results() needs pandas: install it, as in '
-                    f'{paths.extra("results")}.') from error
   results = pathlib.Path(paths.local(folder or paths.results()))
   place = site.Place(results, paths.page_of(results))
   if not place.runs.is_dir():
@@ -62,130 +64,80 @@ def frame(folder: str | os.PathLike | None = None, each: str = 'row'):
       of_runs(found.boards))
 
 
-def of_rows(boards: Sequence[TaskBoard], speeds: Speeds | None = None
+def csv_files(boards: Sequence[Board], speeds: Speeds | None
+              ) -> dict[str, str]:
+  """Returns the CSV files of a leaderboard, by name; {} without a row."""
+  found = {ROWS: of_rows(boards, speeds), RUNS: of_runs(boards)}
+  return {name: table(records) for name, records in found.items() if records}
+
+
+def table(records: Sequence[Mapping[str, Any]]) -> str:
+  """Returns records as CSV. None is an empty cell, and no text is a formula."""
+  cells = [{name: f"'{value}" if isinstance(value, str) and value.startswith(
+      _FORMULA) else value for name, value in record.items()}
+           for record in records]
+  return pandas.DataFrame(cells, dtype=object).to_csv(
+      index=False, lineterminator='\n')
+
+
+def of_rows(boards: Sequence[Board], speeds: Speeds | None = None
             ) -> list[dict[str, Any]]:
   """Returns one record for each row of the leaderboard.
 
-  Args:
-    boards: the boards of all tasks.
-    speeds: speeds of the models, timed side by side; None if there are none.
-
-  Returns:
-    Records with equal keys. A missing value is None. `table` is the protocol
-    and how its settings were departed from; only rows with one task and one
-    table can be compared. `low` to `high` is the 95% interval, over `seeds` or
-    test `examples`. `rank` to `last_rank` are the ranks that it may have.
-    `relative_speed` and `relative_memory` compare a training step of the model
-    with the Transformer's, under other settings than those of the row.
+  `table` is the protocol and how its settings were departed from; only rows
+  with one task and one table can be compared. `low` to `high` is the 95%
+  interval, over `seeds` or test `examples`. `rank` to `last_rank` are the ranks
+  that it may have. `relative_speed` and `relative_memory` compare a training
+  step of the model with the Transformer's, under other settings than those of
+  the row; they are None without `speeds`.
   """
-  return [_tidy(_row(row, speeds)) for board in boards for row in board.rows]
+  faster, memory = (speeds.faster, speeds.memory) if speeds else ({}, {})
+  relative = {model: size / memory[catalogue.REFERENCE]
+              for model, size in memory.items()}
+  return [_tidy(_OF_ROWS, {
+      **line, **_names(line),
+      'same_data': not (line['foreign'] or line['apart']),
+      'relative_speed': faster.get(line['model']),
+      'relative_memory': relative.get(line['model'])})
+          for line in _lines(boards)]
 
 
-def of_runs(boards: Sequence[TaskBoard]) -> list[dict[str, Any]]:
+def of_runs(boards: Sequence[Board]) -> list[dict[str, Any]]:
   """Returns one record for each run of the leaderboard.
 
-  Args:
-    boards: the boards of all tasks.
-
-  Returns:
-    Records with equal keys. A missing value is None. `longer` has the
-    accuracies on further lengths, as in `64=0.5 128=0.25`. `record` is the path
-    of the JSON file, which also has every setting.
+  `longer` has the accuracies on further lengths, as in `64=0.5 128=0.25`.
+  `record` is the path of the JSON file, which also has every setting.
   """
-  return [_tidy(_run(row, run, name)) for board in boards for row in board.rows
-          for run, name in zip(row.runs, row.records, strict=True)]
-
-
-def table(records: Sequence[dict[str, Any]]) -> str:
-  """Returns records as CSV; '' if there are none. None is an empty cell."""
-  if not records:
-    return ''
-  out = io.StringIO()
-  writer = csv.DictWriter(out, list(records[0]), lineterminator='\n')
-  writer.writeheader()
-  writer.writerows({name: _cell(value) for name, value in record.items()}
-                   for record in records)
-  return out.getvalue()
-
-
-def _row(row: Row, speeds):
-  known, ratio = row.interval, lambda values, base: (
-      values[row.model] / values[base]
-      if row.model in values and base in values else None)
-  return {
-      **_names(row),
-      'family': row.family,
-      'accuracy': row.mean,
-      'low': known and known.low,
-      'high': known and known.high,
-      'interval_over': known and ('seeds' if known.over_seeds else 'examples'),
-      'deviation': row.deviation,
-      'seeds': len(row.finished),
-      'runs': len(row.runs),
-      'rank': row.rank and row.rank.first,
-      'last_rank': row.rank and row.rank.last,
-      'baseline': row.baseline and row.baseline.accuracies[0],
-      'baseline_name': row.baseline_name,
-      'differs_from_baseline': None if row.above_baseline is None
-      else row.off_baseline,
-      'same_data': not row.elsewhere,
-      'val_accuracy': row.average('val', 'accuracy'),
-      'test_loss': row.average('test', 'loss'),
-      'test_examples': next(
-          (getattr(run.test, 'examples', None) for run in row.finished), None),
-      'steps': row.largest('steps'),
-      'parameters': row.params,
-      'relative_parameters': row.ratio,
-      'state_size': row.state_size,
-      'train_seconds': mean(row.values('train_seconds')),
-      'device': ' / '.join(dict.fromkeys(row.devices)),
-      'relative_speed': speeds and ratio(speeds.faster, 'transformer'),
-      'relative_memory': speeds and ratio(speeds.memory, 'transformer')}
-
-
-def _run(row: Row, run: Result, name):
-  scores = lambda split, field: getattr(
-      getattr(run, split), field, None)
-  return {
-      **_names(row),
-      'seed': run.seed,
-      'status': run.status,
-      'accuracy': scores('test', 'accuracy'),
-      'test_loss': scores('test', 'loss'),
-      'val_accuracy': scores('val', 'accuracy'),
+  return [_tidy(_OF_RUNS, {
+      **dict(run), **_names(line),
+      'accuracy': getattr(run.test, 'accuracy', None),
+      'test_loss': getattr(run.test, 'loss', None),
+      'val_accuracy': getattr(run.val, 'accuracy', None),
       'longer': ' '.join(f'{length}={_rounded(found.accuracy)}'
                          for length, found in run.longer.items()),
-      **{field: getattr(run, field) for field in (
-          'steps', 'best_step', 'learnt_step', 'guessing_step', 'num_params',
-          'mixer_params')},
-      'state_size': row.state_size,
-      **{field: getattr(run, field) for field in (
-          'train_seconds', 'eval_seconds', 'compile_seconds', 'steps_per_s',
-          'tokens_per_s', 'peak_memory_bytes', 'device', 'num_devices',
-          'runs_at_once', 'dtype', 'kernel')},
-      'commit': (run.git_commit or '')[:12],
-      'modified': run.git_dirty,
-      'published': run.git_published,
-      'data': run.data_fingerprint[:12],
-      'record': name}
+      'state_size': line['state_size'], 'commit': (run.git_commit or '')[:12],
+      'modified': run.git_dirty, 'published': run.git_published,
+      'data': run.data_fingerprint[:12], 'record': file})
+          for line in _lines(boards)
+          for run, file in zip(
+              line['row'].runs, line['row'].files, strict=True)]
 
 
-def _names(row):
+def _lines(boards):
+  return (line for board in boards for line in board.rows.to_dict('records'))
+
+
+def _names(line):
+  row = line['row']
   return {'task': row.task, 'table': row.table.title, 'protocol': row.protocol,
           'model': row.model, 'variant': listed(filter(None, (
-              row.variant, row.own_changes)))}
+              line['variant'], row.own_changes)))}
 
 
-def _tidy(record):
-  return {name: plain(value) if isinstance(value, str) else _rounded(value)
-          for name, value in record.items()}
+def _tidy(names, record):
+  return {name: plain(record[name]) if isinstance(record[name], str) else
+          _rounded(record[name]) for name in names}
 
 
 def _rounded(value):
   return float(f'{value:.6g}') if isinstance(value, float) else value
-
-
-def _cell(value):
-  if isinstance(value, str) and value.startswith(_FORMULA):
-    return f"'{value}"
-  return value

@@ -13,7 +13,9 @@ import math
 import pathlib
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from lra.board import catalogue
 from lra.core import files, paths
 from lra.core.errors import UserError
 
@@ -24,10 +26,16 @@ SCORES = {'listops': 'ListOps', 'text': 'Text', 'retrieval': 'Retrieval',
 AVERAGES = (tuple(SCORES)[:5], tuple(SCORES))
 COLUMNS = ('model', *SCORES, 'average', 'protocol', 'source', 'arxiv',
            'evidence', 'here')
-EVIDENCE = ('primary', 'secondary', 'recalled')
 GUESS = 0.5  # accuracy that a task counts in a mean if it was not learnt
 BUDGETS = paths.PACKAGED / 'budgets.csv'
 PUBLISHED_PROBES = paths.PACKAGED / 'published_probes.csv'
+# Column -> its pattern, and what a text is that does not match.
+_PATTERNS = dict.fromkeys((*SCORES, 'average'), (
+    r'\d\d?(\.\d+)?|100(\.0+)?|FAIL|', 'a percentage, FAIL or empty')) | {
+    'arxiv': (r'\d{4}\.\d{4,5}', 'like 2011.04006'),
+    'evidence': ('primary|secondary|recalled',
+                 'primary or secondary or recalled'),
+    'here': ('[a-z0-9_]*', 'the name of a model')}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,14 +43,11 @@ class Published:
   """One published row.
 
   Attributes:
-    model: the name its paper gives it.
     scores: column of SCORES -> percent as printed in the source, 'FAIL', or ''
       if none was published.
-    protocol: training and scoring rules. Rows of different protocols cannot be
-      compared.
+    average: the mean as printed in the source, over tasks of its choice, or ''.
     source: the publication with the numbers.
     arxiv: identifier of the model's paper.
-    average: the mean as printed in the source, over tasks of its choice, or ''.
     evidence: 'primary' (read in the source), 'secondary' (in another's
       table) or 'recalled' (not read again).
     here: the model of this repository that is the same mechanism, or ''.
@@ -55,6 +60,10 @@ class Published:
   arxiv: str
   evidence: str
   here: str = ''
+
+  @property
+  def family(self) -> str:
+    return catalogue.family(self.here)
 
   def score(self, task: str) -> float | None:
     """Returns a fraction; None if there is no score or nothing was learnt."""
@@ -100,28 +109,17 @@ def _parse(fields):
   for name in ('model', 'protocol', 'source'):
     if not row[name].strip():
       raise ValueError(f'{name} is empty')
-  for name in (*SCORES, 'average'):
-    text = row[name]
-    if text not in ('', 'FAIL') and (
-        not re.fullmatch(r'\d{1,3}(\.\d+)?', text) or float(text) > 100):
-      raise ValueError(f'{name} {text!r} is not a percentage, FAIL or empty')
-  if not re.fullmatch(r'\d{4}\.\d{4,5}', row['arxiv']):
-    raise ValueError(f'arxiv {row["arxiv"]!r} is not like 2011.04006')
-  if row['evidence'] not in EVIDENCE:
-    raise ValueError(
-        f'evidence {row["evidence"]!r} is not {" or ".join(EVIDENCE)}')
-  if row['here'] and not re.fullmatch('[a-z0-9_]+', row['here']):
-    raise ValueError(f"here {row['here']!r} is not the name of a model")
-  scores = {name: row.pop(name) for name in SCORES}
-  return Published(scores=scores, **row)
+  for name, (pattern, what) in _PATTERNS.items():
+    if not re.fullmatch(pattern, row[name]):
+      raise ValueError(f'{name} {row[name]!r} is not {what}')
+  return Published(scores={name: row.pop(name) for name in SCORES}, **row)
 
 
-@dataclasses.dataclass(frozen=True)
-class Speeds:
+class Speeds(NamedTuple):
   """Training steps of one shape, timed side by side.
 
   Attributes:
-    what: description of the step: its sequences and its device.
+    what: its sequences and its device.
     faster: model -> steps in the time of one step of the Transformer.
     memory: model -> bytes of a step besides its arguments.
   """
@@ -155,56 +153,33 @@ def speeds(path: pathlib.Path) -> Speeds:
 
 
 def budgets(path: pathlib.Path = BUDGETS) -> dict[tuple[str, str], int]:
-  """Returns {(protocol, task): parameters of the Transformer there}.
-
-  Returns {} if the file is missing or not valid.
-  """
+  """Returns {(protocol, task): parameters of the Transformer}, {} at worst."""
   return {(row['protocol'], row['task']): row['transformer']
           for row in counts(path, ('protocol', 'task'), ('transformer',))}
 
 
-@dataclasses.dataclass(frozen=True)
-class PublishedProbe:
-  """A published score on a test of longer sequences.
-
-  Attributes:
-    task, test: names of the task and of the test here, such as '40-256'.
-    model: the name its paper gives it.
-    scaled: scaled accuracy, see `tasks.Task.scaled`; a median over seeds for
-      Grazzi et al.
-    spread: the median absolute deviation of it, None if not published.
-    source, arxiv: the publication.
-    here: the model of this repository that is the same mechanism.
-    changes: the settings of that model's row, as in `Row.own_changes`.
-  """
-  task: str
-  test: str
-  model: str
-  scaled: float
-  spread: float | None
-  source: str
-  arxiv: str
-  here: str
-  changes: str
-
-
 @functools.cache
-def published_probes() -> list[PublishedProbe]:
+def published_probes() -> list:
   """Returns the published scores on longer sequences; [] without the file.
+
+  The columns of a line: the names `task` and `test` here, such as '40-256';
+  `model`, `source` and `arxiv` of the paper; the scaled accuracy (see
+  `tasks.Task.scaled`), for Grazzi et al. the median over seeds, and its median
+  absolute deviation `spread`, perhaps NaN; the model that is the same mechanism
+  `here`, and the `Row.own_changes` of its row, `changes`.
 
   Raises:
     UserError: the file is not valid.
   """
+  import pandas  # imported late, since only pages need it
   if not PUBLISHED_PROBES.exists():
     return []
   try:
-    rows = list(csv.DictReader(io.StringIO(
-        files.read(PUBLISHED_PROBES).decode(), newline=''), strict=True))
-    return [PublishedProbe(**{
-        **row, 'scaled': float(row['scaled']),
-        'spread': float(row['spread']) if row['spread'] else None})
-            for row in rows]
-  except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+    return list(pandas.read_csv(
+        io.BytesIO(files.read(PUBLISHED_PROBES)), dtype={'test': str}).fillna(
+            {'changes': ''}).astype({'scaled': float, 'spread': float}
+                                    ).itertuples())
+  except (OSError, ValueError, KeyError) as error:
     raise UserError(f'{PUBLISHED_PROBES} is not valid ({error}): restore it '
                     'from the repository.') from error
 

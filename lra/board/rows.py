@@ -1,9 +1,5 @@
-"""Rows of the leaderboard: the seeds of one configuration of a model.
+"""A row of the leaderboard: the runs of one configuration, its seeds."""
 
-Two configurations of a model are two rows, named by the fields that differ.
-"""
-
-import collections
 import dataclasses
 import functools
 import json
@@ -12,19 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from lra.board import catalogue, states, statistics, store
-from lra.board.statistics import Interval, Rank, Sample
+from lra.board import statistics
+from lra.board.statistics import Interval, Sample
 from lra.core import bits, tasks
 from lra.core.formats import digits, plain
-from lra.schema import fields, identity
+from lra.schema import identity
 from lra.schema.result import Result
 
-# Family of a model that has no file in lra/models.
-OTHER = 'other'
 # Largest number of fields in a row's name, and of letters in a value.
-_NAMED = 12
-_LETTERS = 60
-_SIZES = ('num_layers', 'width', 'mlp_width')
+_NAMED, _LETTERS = 12, 60
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -32,7 +24,6 @@ class TableKey:
   """The key of a table, equal for all of its rows.
 
   Attributes:
-    protocol: name of the protocol.
     changed: whether settings of the rows differ from the protocol's, except
       for settings that were searched.
     searched: whether settings were chosen by a search. A search gives a model
@@ -43,53 +34,24 @@ class TableKey:
   searched: bool = False
 
   @property
-  def title(self) -> str:
-    return self.protocol + self.departures
-
-  @property
   def departures(self) -> str:
-    """The part of the title after the protocol."""
+    """How its rows depart from the protocol as it is, '' if they do not."""
     return (', settings changed' * self.changed
             + ', settings searched' * self.searched)
 
-  @property
-  def departs(self) -> bool:
-    """Whether its rows are not runs of the protocol as it is."""
-    return self.changed or self.searched
+  title = property(lambda self: self.protocol + self.departures)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
 class Row:
-  """The seeds of one configuration.
+  """The runs of one configuration; nothing here depends on other rows.
 
   Attributes:
     runs: their results, by seed.
-    records: path of each one's file from the folder of the results.
-    family: kind of mechanism of the model, see `lra.board.catalogue`.
-    variant: config fields that differ from the model's other rows, or ''.
-    baseline: score of the highest baseline of the row's data, or None.
-    baseline_name: name of that baseline, or ''.
-    off_baseline: whether its accuracy differs significantly from that baseline,
-      at 5% for all rows of its table together.
-    foreign: fingerprint of the baselines' data if the row's differs, or ''.
-    apart: fingerprint of the ranked rows' data if the row's differs, or ''.
-    rank: its rank among the rows of its table; None without a finished run, or
-      on other data than the ranked rows.
-    ratio: parameters over the reference Transformer's, or None.
-    heavy: whether that ratio is above 1.1, the limit of the arena.
+    files: path of each one's record from the folder of the results.
   """
-  runs: list[Result]
-  records: list[str] = dataclasses.field(default_factory=list)
-  family: str = ''
-  variant: str = ''
-  baseline: Sample | None = None
-  baseline_name: str = ''
-  off_baseline: bool = False
-  foreign: str = ''
-  apart: str = ''
-  rank: Rank | None = None
-  ratio: float | None = None
-  heavy: bool = False
+  runs: Sequence[Result]
+  files: Sequence[str] = ()
 
   # Equal in all runs of the row.
   task = property(lambda self: self.runs[0].task)
@@ -102,20 +64,17 @@ class Row:
       self.protocol, bool(self.unsearched), bool(self.search)))
 
   @property
-  def name(self) -> str:
-    """The model, with its variant in brackets."""
-    return f'{self.model} ({self.variant})' if self.variant else self.model
-
-  @property
-  def elsewhere(self) -> bool:
-    """Whether it is on other data than the baselines or the rows with ranks."""
-    return bool(self.foreign or self.apart)
-
-  @property
   def changes(self) -> dict:
     """{field: the protocol's value} of the settings that differ."""
     return {name: value for run in self.runs
             for name, value in (run.changes or {}).items()}
+
+  @property
+  def unsearched(self) -> dict:
+    """The `changes` without the fields that were searched."""
+    searched = self.search.grid if self.search else ()
+    return {name: value for name, value in self.changes.items()
+            if name not in searched}
 
   @property
   def own_changes(self) -> str:
@@ -124,13 +83,6 @@ class Row:
     return listed([*(f'{name}={shown(own.get(name, "unset"))}'
                      for name in sorted(self.unsearched)),
                    *([self.search.text] if self.search else [])])
-
-  @property
-  def unsearched(self) -> dict:
-    """The `changes` without the fields that were searched."""
-    searched = self.search.grid if self.search else ()
-    return {name: value for name, value in self.changes.items()
-            if name not in searched}
 
   @property
   def finished(self) -> list[Result]:
@@ -151,29 +103,17 @@ class Row:
     A probe's answers within a sequence count as one example: their mean varies
     at most like a single answer.
     """
-    if not self.finished:
-      return None
     tests = [run.test for run in self.finished]
     kept = all(t.correct and t.examples == tests[0].examples for t in tests)
-    examples = max(tests[0].examples // tasks.get(self.task).answers, 1)
-    return Sample(tuple(self.accuracies), examples, np.array([
-        bits.unpack(t.correct, t.examples) for t in tests]) if kept else None)
+    return Sample(
+        tuple(self.accuracies),
+        max(tests[0].examples // tasks.get(self.task).answers, 1),
+        np.array([bits.unpack(t.correct, t.examples) for t in tests])
+        if kept else None) if tests else None
 
   @functools.cached_property
   def interval(self) -> Interval | None:
-    """The 95% interval of its accuracy."""
     return self.sample and statistics.interval(self.sample)
-
-  @property
-  def above_baseline(self) -> float | None:
-    """Its accuracy minus that of the highest baseline, a fraction."""
-    return None if self.mean is None or self.baseline is None else (
-        self.mean - self.baseline.accuracies[0])
-
-  @property
-  def by_chance(self) -> bool:
-    """Whether its difference from the baseline is not significant."""
-    return self.above_baseline is not None and not self.off_baseline
 
   @property
   def digits(self) -> int:
@@ -182,19 +122,10 @@ class Row:
         self.interval.low, self.interval.high)
 
   @property
-  def deviation(self) -> float | None:
-    """Standard deviation of its seeds' accuracies; see `statistics`."""
-    return self.sample and statistics.deviation(self.sample)
-
-  @property
-  def params(self) -> int | None:
-    return self.largest('num_params')
-
-  @functools.cached_property
   def state_size(self) -> int | None:
-    """Numbers that one layer keeps from token to token, or None."""
-    return next((size for size in map(states.of_run, self.runs)
-                 if size is not None), None)
+    """Numbers that one layer keeps from token to token; None if unknown."""
+    sizes = map(_state_size, self.runs)
+    return next((size for size in sizes if size is not None), None)
 
   @property
   def devices(self) -> list[str]:
@@ -233,48 +164,38 @@ def mean(values: Sequence[float]) -> float | None:
   return math.fsum(values) / len(values) if values else None
 
 
-def group(runs: Iterable[tuple[str, Result]]) -> list[Row]:
-  """Groups pairs (file, result) into rows: the seeds of each configuration."""
-  groups = collections.defaultdict(dict)
-  for name, run in runs:
-    groups[store.key(run)][run.seed] = run, name
-  families = {entry.name: entry.family for entry in catalogue.read()}
-  rows = []
-  for _, seeds in sorted(groups.items()):
-    found, names = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
-    rows.append(Row(list(found), list(names),
-                    families.get(found[0].model, OTHER)))
-  _name_variants(rows)
-  return rows
+def _state_size(run):
+  """Returns the state size in a record; the mixer computes it for old ones."""
+  if run.state_size is not None:
+    return run.state_size
+  config = identity.flatten(run.config)
+  length = config.get('seq_len') or tasks.get(run.task).seq_len
+  cls = config.get('encoder.pooling') == 'cls'
+  try:
+    return _computed(json.dumps(run.config.get('model'), sort_keys=True),
+                     config.get('encoder.width'), length + cls)
+  except Exception:  # a record's values may raise any error
+    return None
 
 
-def _name_variants(rows):
-  """Sets each row's variant: settings that differ between the model's rows."""
-  alike = collections.defaultdict(list)
-  for row in rows:
-    alike[row.task, row.model, row.table].append(row)
-  for members in alike.values():
-    settings = [_settings(row) for row in members]
-    differing = sorted(name for name in set().union(*settings)
-                       if len({s.get(name, 'unset') for s in settings}) > 1)
-    # Changes from the protocol have a column of their own.
-    changed = set().union(*(row.changes for row in members))
-    for row, mine in zip(members, settings, strict=True):
-      row.variant = listed(
-          f'{plain(name, _LETTERS)}={plain(mine.get(name, "unset"), _LETTERS)}'
-          for name in differing if name not in changed)
-
-
-def _settings(row):
-  """Returns {field: its value as text} of fields that can differ."""
-  values = fields.added(row.model) | identity.experiment(row.config)
-  return {**{name: shown(value) for name, value in values.items()},
-          'data': row.data[:8]}
+@functools.lru_cache(maxsize=1000)
+def _computed(model, width, length):
+  # Imported late: it takes a second, and new records do not need it.
+  from lra import models
+  from lra.nn.mixer import state_size
+  arguments = json.loads(model)
+  mixer = models.mixer(arguments.pop('name'))
+  return state_size(mixer(**arguments), width, length)
 
 
 def shown(value) -> str:
   """Returns a value of a config as text."""
   return value if isinstance(value, str) else json.dumps(value)
+
+
+def setting_text(value) -> str:
+  """Returns the name or value of a setting, cut to fit in a table."""
+  return plain(shown(value), _LETTERS)
 
 
 def listed(texts: Iterable[str]) -> str:
@@ -285,39 +206,9 @@ def listed(texts: Iterable[str]) -> str:
 
 
 def departures(changes: Mapping, config: Mapping) -> str:
-  """Describes the settings that differ from the protocol, by field.
-
-  Args:
-    changes: {field: the protocol's value}.
-    config: the config that has other values.
-  """
+  """Describes `changes`, {field: the protocol's value}, of a config."""
   ours = identity.flatten(config)
-  short = lambda value: plain(shown(value), _LETTERS)
   return listed(
-      f'{plain(name, _LETTERS)} {short(ours.get(name, "unset"))} instead of '
-      f'{short(value)}' for name, value in sorted(changes.items()))
-
-
-def compare_parameters(rows: Sequence[Row], counted: int | None) -> None:
-  """Compares the parameters of rows with those of the Transformer.
-
-  The arena allows 10% more. A protocol may have been tried with Transformers of
-  several sizes; the size that most rows have sets the budget. In a tie, more
-  finished seeds decide, then fewer parameters.
-
-  Args:
-    rows: rows of one task and protocol.
-    counted: the Transformer's parameters, used if it has no row; None if
-      unknown.
-  """
-  def size(row):
-    return [row.setting('encoder', name) for name in _SIZES]
-  peers = [r for r in rows if not r.changes] or rows
-  candidates = [r for r in peers if r.model == catalogue.REFERENCE and r.params]
-  usual = max(candidates, default=None, key=lambda c: (
-      sum(size(r) == size(c) for r in peers), len(c.finished), -c.params))
-  reference = usual.params if usual else counted
-  for row in rows:
-    if reference and row.params:
-      row.ratio = row.params / reference
-      row.heavy = 10 * row.params > 11 * reference
+      f'{setting_text(name)} {setting_text(ours.get(name, "unset"))} '
+      f'instead of {setting_text(value)}'
+      for name, value in sorted(changes.items()))

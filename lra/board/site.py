@@ -7,19 +7,23 @@ import pathlib
 import shlex
 import urllib.parse
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from lra.board import boards as boards_lib
-from lra.board import inputs
-from lra.board.boards import TaskBoard
-from lra.board.inputs import Published, Speeds
+from lra.board import inputs, store
 from lra.board.rows import Row
-from lra.board.store import LeftOut
 from lra.core import paths
 from lra.schema.result import Result
 
+if TYPE_CHECKING:
+  from lra.board.frame import Board
+
 OURS = paths.PACKAGED
-# A run, the seeds of all runs -> the command line that repeats them.
+# A run, the seeds of all runs -> the command line that repeats them, or a
+# sentence that begins with "No command".
 Command = Callable[[Result, Sequence[int]], str]
+# The (file, URL from the folder of the records, result) of some seeds of a row,
+# and the command that repeats them, '' if there are no commands.
+Made = tuple[list[tuple[str, str, Result]], str]
 # Most letters of a command on a page.
 LONGEST = 20_000
 
@@ -30,12 +34,10 @@ class Place:
 
   Attributes:
     results: folder of its records (`runs/`, `floors/` of baselines,
-      `published.csv`, `speed.json`) and figures. Missing folders are made.
-      Missing published results, speeds and baselines of a task are those of
-      this package (see `boards.load`).
+      `published.csv`, `speed.json`) and figures. Missing published results,
+      speeds and baselines of a task are those of this package.
     page: the file to write; the pages of tasks are in `details`.
-    command: returns the command lines that repeat runs, for the pages; None
-      for none.
+    command: None for no commands on the pages.
     usual_baselines: the baselines of this package, or others for a test.
   """
   results: pathlib.Path
@@ -52,121 +54,83 @@ class Place:
   speeds = property(lambda self: self._found('speed.json'))
 
   def _found(self, name):
-    for folder in (self.results, OURS):
-      if (folder / name).exists():
-        return folder / name
-    return None
+    return next((folder / name for folder in (self.results, OURS)
+                 if (folder / name).exists()), None)
 
   def path(self, run: Result) -> pathlib.Path:
     """Returns the path of the record of a run."""
     return self.runs / run.record_path
 
   @property
-  def usual(self) -> bool:
-    """Whether these are the default paths of the program."""
-    here = self.page.resolve().parent
-    return (here / paths.page()).resolve() == self.page.resolve() and (
-        here / paths.results()).resolve() == self.results.resolve()
-
-  @property
   def flags(self) -> str:
-    """The flags that commands need for this page, '' for none."""
-    if self.usual:
+    """The flags that commands need for this page, '' for the usual paths."""
+    here, results = self.page.resolve().parent, self.results.resolve()
+    if (here / paths.page()).resolve() == self.page.resolve() and (
+        here / paths.results()).resolve() == results:
       return ''
-    beside = self.results.resolve() / paths.page_of(self.results).name
+    beside = results / paths.page_of(self.results).name
     page = '' if beside == self.page.resolve() else ' --page=PAGE'
     return f' --results_dir=DIR{page}'
-
-  def seen(self, path: pathlib.Path) -> str:
-    """Returns a path relative to the page."""
-    return _relative(path, self.page.resolve().parent)
 
   def program(self, *words: str) -> str:
     """Returns a command line of the program with the flags of this page."""
     return shlex.join([*paths.program(), *words]) + self.flags
 
 
-def address(path: pathlib.Path, folder: pathlib.Path) -> str:
-  """Returns the relative URL from a page in `folder` to a path."""
-  # Quoting keeps a folder's name from acting as markup or as a URL's scheme.
-  return urllib.parse.quote(
-      _relative(path, folder), errors='surrogateescape')
-
-
-def _relative(path, folder):
+def relative(path: pathlib.Path, folder: pathlib.Path) -> str:
   return pathlib.Path(
       os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
-@dataclasses.dataclass(frozen=True)
-class Made:
-  """Seeds of a row that one command repeats.
-
-  Attributes:
-    records: each seed's (file, URL from the folder of the records, result).
-    command: the command, or a sentence that begins with "No command"; '' if
-      the place has no `command`.
-  """
-  records: list[tuple[str, str, Result]]
-  command: str
+def address(path: pathlib.Path, folder: pathlib.Path) -> str:
+  """Returns the relative URL from a page in `folder` to a path."""
+  # Quoting keeps a folder's name from acting as markup or as a URL's scheme.
+  return urllib.parse.quote(
+      relative(path, folder), errors='surrogateescape')
 
 
 def made(row: Row, command: Command | None) -> list[Made]:
   """Groups the records of a row by the command that repeats them."""
   every = [run.seed for run in row.runs]
   groups = {}
-  for name, run in zip(row.records, row.runs, strict=True):
-    url = urllib.parse.quote(
-        name.partition('/')[2], errors='surrogateescape')
+  for name, run in zip(row.files, row.runs, strict=True):
+    url = urllib.parse.quote(name.partition('/')[2], errors='surrogateescape')
     groups.setdefault(command(run, every) if command else '', []).append(
         (name, url, run))
-  if len(groups) == 1:
-    (text, records), = groups.items()
-    return [Made(records, text)]
-  return [Made(records, command(records[0][2], [
-      run.seed for _, _, run in records])) for records in groups.values()]
+  return [(records, text if len(groups) == 1 else command(
+      records[0][2], [run.seed for *_, run in records]))
+          for text, records in groups.items()]
 
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-  """All content of the pages.
-
-  Attributes:
-    place: paths of the leaderboard.
-    boards: boards of the tasks that have rows or baselines.
-    papers: the published results.
-    left_out: the records that are not shown.
-    speeds: speeds of the models, timed side by side; None without a file.
-  """
+  """All content of the pages; `papers` are the published results."""
   place: Place
-  boards: list[TaskBoard]
-  papers: list[Published]
-  left_out: list[LeftOut]
-  speeds: Speeds | None
+  boards: 'list[Board]'
+  papers: list[inputs.Published]
+  left_out: list[store.LeftOut]
+  speeds: inputs.Speeds | None
 
   @property
-  def begun(self) -> list[TaskBoard]:
+  def begun(self) -> 'list[Board]':
     """The tasks that have rows."""
-    return [board for board in self.boards if board.rows]
+    return [board for board in self.boards if len(board.rows)]
 
   @functools.cached_property
-  def _made(self):
-    return {id(row): made(row, self.place.command)
-            for board in self.boards for row in board.rows}
-
-  def made(self, row: Row) -> list[Made]:
-    """Returns the records of a row, and the commands that repeat them."""
-    return self._made[id(row)]
+  def made(self) -> dict[Row, list[Made]]:
+    """The records of each row, and the commands that repeat them."""
+    return {row: made(row, self.place.command)
+            for board in self.begun for row in board.rows.row}
 
 
 def load(place: Place) -> Content:
   """Reads the content of the pages.
 
   Raises:
-    UserError: a published row is not valid (the message names its line), or the
-      speeds are not.
+    UserError: a published row or the speeds are not valid.
   """
-  boards, left_out = boards_lib.load(
+  from lra.board import frame  # imported late: pandas takes half a second
+  boards, left_out = frame.load(
       place.runs, place.baselines, place.usual_baselines)
   return Content(
       place, boards,

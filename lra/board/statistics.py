@@ -1,9 +1,8 @@
 """Statistics of rows: intervals of accuracies, tests of pairs, ranks.
 
-One seed shows nothing about other seeds: its interval covers test examples
-only. From two seeds on, the interval is that of the mean over seeds. If all
-seeds have the same accuracy, it covers test examples again, since other seeds
-may differ.
+From two seeds on, an interval is that of the mean over seeds. With one seed, or
+if all seeds have the same accuracy, it covers test examples: other seeds may
+differ.
 
 If there are enough seeds, a pair of rows is compared by the moderated t-test
 over seeds of limma (Smyth 2004) with a conservative prior. A table has many
@@ -12,14 +11,13 @@ variance. If there are too few seeds, McNemar's exact test on test examples is
 used. Holm's correction is over all pairs.
 """
 
-import bisect
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import scipy
+import scipy  # imports scipy.stats, which takes half a second, at its first use
 
 CONFIDENCE = 0.95
 # The fewest degrees of freedom. With three, a significant difference
@@ -30,29 +28,21 @@ _WEIGHTS = np.geomspace(0.5, 1000, 200)
 _SCALES = np.geomspace(1e-3, 10, 400)
 
 
-@dataclasses.dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
   """The scores of one model on one test split.
 
   Attributes:
     accuracies: fractions, one of each seed; at least one.
-    examples: number of test examples, which are independent of each other.
-    correct: bool [seeds, examples]; None if the answers of a seed are not kept.
+    examples: number of independent test examples.
+    correct: bool [seeds, examples]; None if the answers are not kept.
   """
   accuracies: tuple[float, ...]
   examples: int
   correct: np.ndarray | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Interval:
-  """A 95% confidence interval.
-
-  Attributes:
-    low, high: fractions.
-    over_seeds: whether it is the interval of the mean over seeds. Otherwise it
-      is over test examples, for the accuracy of one seed or of all seeds.
-  """
+class Interval(NamedTuple):
+  """A 95% confidence interval of fractions, over seeds or test examples."""
   low: float
   high: float
   over_seeds: bool
@@ -78,9 +68,8 @@ def interval(sample: Sample) -> Interval:
 def difference(a: Sample, b: Sample) -> tuple[float, float]:
   """Returns the 95% interval of the difference of two means, a's minus b's.
 
-  The samples were tested on different examples. The interval follows from that
-  of each (Newcombe 1998, Statistics in Medicine 17, 873, method 10, for
-  Wilson's intervals).
+  The samples were tested on different examples, so the interval follows from
+  those of each (Newcombe 1998, Statistics in Medicine 17, 873, method 10).
   """
   of_a, of_b = _on_other_examples(a), _on_other_examples(b)
   mean_a, mean_b = np.mean(a.accuracies), np.mean(b.accuracies)
@@ -101,33 +90,23 @@ def _on_other_examples(sample):
                                     examples.high - mean), True)
 
 
+@functools.cache
 def _wilson(accuracy, examples):
-  # scipy.stats.binomtest computes this too, but takes milliseconds.
-  right = round(accuracy * examples)
-  z = scipy.special.ndtri((1 + CONFIDENCE) / 2)
-  centre = right + z**2 / 2
-  half = z * math.sqrt(right * (examples - right) / examples + z**2 / 4)
-  low, high = ((centre + s * half) / (examples + z**2) for s in (-1, 1))
-  return Interval(float(low) if right else 0.0,
-                  float(high) if right < examples else 1.0, False)
+  found = scipy.stats.binomtest(
+      round(accuracy * examples), examples).proportion_ci(CONFIDENCE, 'wilson')
+  return Interval(float(found.low), float(found.high), False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
   """The prior distribution of the variance over seeds of a table's rows.
 
   Source: Smyth 2004, Statistical Applications in Genetics and Molecular Biology
   3, 3. A row's inverse variance is chi-squared with `weight` degrees of freedom
-  over `weight` times the square of `deviation`. So the seeds of all rows count
-  like `weight` more seeds of its own.
-
-  Attributes:
-    deviation: standard deviation of a row without seeds of its own, a fraction.
-    weight: similarity of the rows' variances, in degrees of freedom. It is the
-      lowest that their variances allow (95%, one-sided, by profile likelihood),
-      so that rows with a larger spread are not underestimated.
-    degrees: the seeds minus the rows.
-    rows: number of rows with several seeds.
+  over `weight` times the square of `deviation`, a fraction. So the seeds of all
+  rows count like `weight` more seeds of its own. The weight is the lowest that
+  the variances of the rows allow (95%, one-sided, by profile likelihood), so
+  that rows with a larger spread are not underestimated. `degrees` is the number
+  of seeds minus that of `rows` with several seeds.
   """
   deviation: float
   weight: float
@@ -143,12 +122,10 @@ class Spread:
 
 
 def spread(samples: Sequence[Sample]) -> Spread | None:
-  """Estimates the spread of seeds within rows.
+  """Returns the spread of seeds within rows; None if it cannot be estimated.
 
-  Returns:
-    None if seeds are too few or do not differ. At least two rows, and half of
-    the rows, need several seeds. Four degrees of freedom are needed, both in
-    all and for the variance of one row with the likeliest weight.
+  Half of the rows, and at least two, need several seeds. Four degrees of
+  freedom are needed, in all and for one row with the likeliest weight.
   """
   several = [s for s in samples if len(s.accuracies) > 1]
   degrees = np.array([len(s.accuracies) - 1 for s in several])
@@ -170,10 +147,9 @@ def _variance(sample):
 
 
 def _prior(squares, degrees):
-  """Fits the prior: returns weight, variance and the likeliest weight.
+  """Returns a lower bound of the weight, its variance, the likeliest weight.
 
-  The first weight is a lower bound of the likeliest. Under this prior, each
-  square over the variance is F-distributed with its degrees and the weight.
+  Each square over the variance is F-distributed by its degrees and the weight.
   """
   scales = _SCALES * np.average(squares, weights=degrees)
   w, log = _WEIGHTS[:, None], np.zeros((len(_WEIGHTS), len(scales)))
@@ -189,24 +165,16 @@ def _prior(squares, degrees):
   return _WEIGHTS[first], scales[log[first].argmax()], _WEIGHTS[likely.argmax()]
 
 
-
 def p_values(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
-  """Returns the two-sided p-value of the difference of each pair.
+  """Returns the two-sided p-value of each pair, float64 [N, N], 1 for itself.
 
   With a common spread the test is Student's t-test of the means over seeds,
   even of one seed, with Satterthwaite's degrees of freedom. Otherwise it is
-  McNemar's exact test of the examples on which two seeds differ; of all pairs
-  of a seed of one sample and a seed of the other, the largest p-value counts.
-
-  If the answers were not kept, it is Fisher's exact test of the correct counts,
-  which is less sensitive. It compares the worst seed of the better sample with
-  the best of the other. Both tests give 1 if pairs of seeds disagree on the
-  better sample.
+  McNemar's exact test of two seeds, or Fisher's of the numbers of right answers
+  if these were not kept. The pair of seeds that differs least counts, and p = 1
+  if pairs of seeds disagree on the better sample.
 
   All pairs are computed at once: a page has tens of thousands.
-
-  Returns:
-    float64 [N, N]; 1 on the diagonal.
   """
   if common:
     return _student(samples, common)
@@ -234,46 +202,29 @@ def _student(samples, common):
 
 
 def _mcnemar(correct):
-  """Returns the p-values of all pairs of samples, float64 [N, N].
-
-  Each is a binomial test, at 1/2, of the examples that only one of two seeds
-  has right. A sample in `correct` is bool [seeds, examples].
-  """
-  words = list(map(_words, correct))
-  counts = list(map(len, words))
-  ends = np.cumsum([0, *counts])
-  starts = ends[:-1]
-  right = np.concatenate(words)
-  total = np.bitwise_count(right).sum(-1, dtype=np.int64)
+  """Tests the examples that only one of two seeds has right, at 1/2: [N, N]."""
+  ends = np.cumsum([len(answers) for answers in correct])
+  starts = [0, *ends[:-1]]
+  right = np.concatenate(correct).astype(np.float32)  # products are exact
+  total = right.sum(-1)
+  p = np.ones((len(correct),) * 2)
 
   def over_seeds(reduce, x):
     return reduce.reduceat(reduce.reduce(x, axis=0), starts)
-  p = np.ones((len(correct),) * 2)
-  for row, own in enumerate(map(slice, starts, ends[1:])):  # saves memory
-    both = np.array([np.bitwise_count(one & right).sum(-1, dtype=np.int64)
-                     for one in right[own]])
+  for row, own in enumerate(map(slice, starts, ends)):  # a loop saves memory
+    both = right[own] @ right.T
     only, other = total[own, None] - both, total - both
     better = np.sign(only - other)
     agreed = over_seeds(np.minimum, better) == over_seeds(np.maximum, better)
-    asked = np.repeat(agreed, counts)
-    only, other = only[:, asked], other[:, asked]
-    found = np.ones(both.shape)
-    found[:, asked] = np.minimum(1.0, 2 * scipy.special.bdtr(
-        np.minimum(only, other).astype(float), only + other, 0.5))
-    p[row] = over_seeds(np.maximum, found)
+    found = np.minimum(1.0, 2 * scipy.special.bdtr(
+        np.minimum(only, other).astype(float),
+        (only + other).astype(np.int64), 0.5))
+    p[row] = np.where(agreed, over_seeds(np.maximum, found), 1.0)
   np.fill_diagonal(p, 1.0)
   return p
 
 
-def _words(correct):
-  """Packs the answers of seeds, 64 to a word; keeps equal seeds once."""
-  bits = np.packbits(correct, axis=1)
-  words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
-  return np.array(list({word.tobytes(): word for word in words}.values()))
-
-
 def _fisher_of_nearest(a, b):
-  """Returns the p-value of the two seeds of `a` and `b` that differ least."""
   if min(a.accuracies) < min(b.accuracies):
     a, b = b, a
   least, most = min(a.accuracies), max(b.accuracies)
@@ -285,6 +236,7 @@ def _fisher_of_nearest(a, b):
 
 @functools.cache
 def _fisher(right_a, of_a, right_b, of_b):
+  # scipy.stats.fisher_exact takes milliseconds, and a page has many pairs.
   right = right_a + right_b
   k = np.arange(max(0, right - of_b), min(right, of_a) + 1)
   log = -sum(scipy.special.gammaln(x + 1) for x in (
@@ -296,10 +248,7 @@ def _fisher(right_a, of_a, right_b, of_b):
 
 def p_value(sample: Sample, rule: Sample,
             common: Spread | None = None) -> float:
-  """Returns the p-value of the difference of a sample and a rule.
-
-  With a common spread it is Student's t-test of the sample's seeds, and the
-  rule has no seeds. Otherwise see `p_values`.
+  """Returns the p-value of the difference of a sample and a rule without seeds.
   """
   if not common:
     return float(p_values([sample, rule], None)[0, 1])
@@ -309,15 +258,12 @@ def p_value(sample: Sample, rule: Sample,
   return float(2 * scipy.special.stdtr(degrees, -abs(t)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Rank:
+class Rank(NamedTuple):
   """The rank of a row in its table.
 
-  Attributes:
-    place: its place by mean accuracy, from 1.
-    first, last: the range of its rank: below the rows that are significantly
-      better, above those that are significantly worse.
-    like: places of the rows that do not differ significantly, its own too.
+  Its `place` by mean accuracy begins at 1. Its rank is in a range, from `first`
+  to `last`: below the rows that are significantly better, above those that are
+  significantly worse. `like` are the places of all others, and its own.
   """
   place: int
   first: int
@@ -338,17 +284,8 @@ def rank(samples: Sequence[Sample]) -> tuple[list[Rank], Spread | None]:
   return found, common
 
 
-def differ_from_rules(scores: Sequence[tuple[Sample, Sample]],
-                      common: Spread | None) -> list[bool]:
-  """Tests whether each sample differs from its rule: 5%, Holm over all."""
-  return differ([p_value(*both, common) for both in scores])
-
-
 def apart(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
-  """Tests whether pairs differ: bool [N, N].
-
-  The probability of any false difference is at most 5%.
-  """
+  """Returns which pairs differ, by Holm's method: bool [N, N]."""
   upper = np.triu_indices(len(samples), 1)
   p = p_values(samples, common)
   found = np.zeros(p.shape, bool)
@@ -371,8 +308,8 @@ def differ(p: Sequence[float]) -> list[bool]:
 def tukey(samples: Sequence[Sample]) -> int:
   """Counts the pairs that differ by Tukey's HSD, at 5% for all together.
 
-  The page shows this count beside ours. Tukey and Kramer use one variance for
-  all rows. At least one sample must have several seeds.
+  Tukey and Kramer use one variance for all rows, of which one needs several
+  seeds; for `scipy.stats.tukey_hsd`, each row needs them.
   """
   seeds = np.array([len(s.accuracies) for s in samples])
   degrees = int((seeds - 1).sum())
@@ -380,19 +317,7 @@ def tukey(samples: Sequence[Sample]) -> int:
                if len(s.accuracies) > 1) / degrees
   means = np.array([np.mean(s.accuracies) for s in samples])
   i, j = np.triu_indices(len(samples), 1)
-  ranges = np.sort(np.abs(means[i] - means[j]) / np.sqrt(
-      square / 2 * (1 / seeds[i] + 1 / seeds[j])))
-  # One evaluation takes milliseconds, so the 5% point is bisected.
-  return len(ranges) - bisect.bisect_left(ranges, True, key=lambda q: (
-      _range_above(q, len(samples), degrees) <= 1 - CONFIDENCE))
-
-
-def _range_above(q, count, degrees):
-  """Computes P(studentized range > q) to 1e-3; scipy.stats imports slowly."""
-  upper = (np.arange(200) + 0.5) / 200
-  scale = np.sqrt(scipy.special.chdtri(degrees, upper) / degrees)[:, None]
-  z = np.linspace(-8, 8, 801)
-  density = np.exp(-z**2 / 2) / np.sqrt(2 * np.pi)
-  within = scipy.special.ndtr(z) - scipy.special.ndtr(z - q * scale)
-  below = count * (density * within**(count - 1)).sum(1) * (z[1] - z[0])
-  return 1 - below.mean()
+  studentized = np.abs(means[i] - means[j]) / np.sqrt(
+      square / 2 * (1 / seeds[i] + 1 / seeds[j]))
+  return int((studentized >= scipy.stats.studentized_range.isf(
+      1 - CONFIDENCE, len(samples), degrees)).sum())

@@ -5,12 +5,11 @@ other records are shown.
 """
 
 import collections
-import dataclasses
 import functools
 import json
 import pathlib
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from lra.configs import base
 from lra.core.errors import UserError
@@ -22,38 +21,23 @@ from lra.schema.record import InvalidRecord
 from lra.schema.result import Result
 
 
-@dataclasses.dataclass(frozen=True)
-class LeftOut:
-  """A record that is not shown.
-
-  Attributes:
-    name: its path from the folder of the results.
-    why: its fault, or the record that it contradicts.
-  """
+class LeftOut(NamedTuple):
+  """A record that is not shown: its path from the results, and its fault."""
   name: str
   why: str
 
 
 def read_classifiers(folder: pathlib.Path
-                   ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
-  """Reads the results under a folder whose scores have an accuracy.
-
-  Returns:
-    (results, left-out records). A result is a pair (name as in `LeftOut`,
-    `Result`).
-  """
+                     ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
+  """Reads like `read_runs` the results whose scores have an accuracy."""
   runs, left_out = read_runs(folder)
   return [(name, with_changes(run)) for name, run in runs
-          if _classifies(run)], left_out
+          if run.objective in scores.CLASSIFIERS], left_out
 
 
 def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
-            ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
-  """Reads the results under a folder.
-
-  Args:
-    folder: folder of all records.
-    task_names: the tasks to read; None for all.
+              ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
+  """Reads the results of some or all tasks under a folder of records.
 
   Returns:
     (results, left-out records). A result is a pair (name as in `LeftOut`,
@@ -65,12 +49,7 @@ def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
 
 
 def contradictions(folder: pathlib.Path, new: Result) -> list[LeftOut]:
-  """Returns the records that a new run would add to those left out.
-
-  Args:
-    folder: folder of all records; a record of the same run in it is replaced.
-    new: the run.
-  """
+  """Returns the records that a new run, in place of its own, leaves out."""
   path = folder / new.record_path
   others, _ = _read(folder, result.read, [new.task])
   others.pop(path, None)
@@ -80,21 +59,8 @@ def contradictions(folder: pathlib.Path, new: Result) -> list[LeftOut]:
           if one not in before]
 
 
-def _take_contradictions(runs, folder):
-  """Removes the runs that contradict others; returns them."""
-  keys = {path: key(run) for path, run in runs.items() if _classifies(run)}
-  left_out = []
-  for find in (_repeated, _copied, _short):
-    classified = {path: run for path, run in runs.items() if path in keys}
-    for path, why in find(classified, folder, keys):
-      left_out.append(LeftOut(_name(path, folder), why))
-      del runs[path]
-  return left_out
-
-
 def read_baselines(folder: pathlib.Path
-                 ) -> tuple[list[Baselines], list[LeftOut]]:
-  """Reads the records of baselines under a folder."""
+                   ) -> tuple[list[Baselines], list[LeftOut]]:
   measured, left_out = _read(folder, baselines.read)
   return list(measured.values()), left_out
 
@@ -102,10 +68,9 @@ def read_baselines(folder: pathlib.Path
 def with_changes(run: Result) -> Result:
   """Returns the run with the `changes` of its config from its protocol.
 
-  Changes are relative to the protocol's current values, which the table shows.
-  A run made under older values therefore has changes. The record decides on
-  fields outside the protocol (a mixer's own arguments), and on all fields if
-  the protocol is unknown here.
+  The table shows the protocol's current values, so a run made under older ones
+  has changes. The record decides on fields outside the protocol (a mixer's own
+  arguments), and on all fields of a protocol that is unknown here.
   """
   settings = protocol_settings(run.task, run.protocol)
   others = {name: value for name, value in (run.changes or {}).items()
@@ -126,10 +91,9 @@ def protocol_settings(task: str, protocol: str) -> dict[str, Any]:
 
 
 def key(run: Result) -> tuple:
-  """Returns a key that all seeds of a row share; dtype=auto is resolved.
+  """Returns a key that all seeds of a row share.
 
-  A run whose settings were searched is in another row than the same run
-  without a search.
+  It has the dtype that ran, and the search that chose the settings, if any.
   """
   experiment = {**identity.experiment(run.config), 'dtype': run.dtype}
   return (run.task, run.model, run.protocol, run.data_fingerprint,
@@ -137,15 +101,8 @@ def key(run: Result) -> tuple:
           run.search.digest if run.search else '')
 
 
-def _classifies(run):
-  return run.objective in scores.CLASSIFIERS
-
-
 def _read(directory, read, folders=None):
-  """Reads the records under a folder, by path, and lists invalid ones.
-
-  If `folders` are given, it reads only these subfolders.
-  """
+  """Reads some or all subfolders: returns {path: record}, and the faults."""
   records, left_out = {}, []
   found = (path for name in (('',) if folders is None else folders)
            for path in (directory / name).rglob('*.json'))
@@ -162,6 +119,19 @@ def _name(path, directory):
   return plain(f'{directory.name}/{path.relative_to(directory).as_posix()}')
 
 
+def _take_contradictions(runs, folder):
+  """Removes the runs that contradict others; returns them."""
+  keys = {path: key(run) for path, run in runs.items()
+          if run.objective in scores.CLASSIFIERS}
+  left_out = []
+  for find in (_repeated, _copied, _short):
+    known = {path: run for path, run in runs.items() if path in keys}
+    for path, why in list(find(known, folder, keys)):
+      left_out.append(LeftOut(_name(path, folder), why))
+      del runs[path]
+  return left_out
+
+
 def _grouped(runs, key):
   """Groups paths by their key; leaves out paths with the key None."""
   groups = collections.defaultdict(list)
@@ -174,45 +144,42 @@ def _grouped(runs, key):
 def _repeated(runs, directory, keys):
   """Yields records that repeat the run of another record, with their fault.
 
-  A row has one run per seed, whatever its hardware settings. The record whose
-  file is named after the run is shown, else a finished one, else the first by
-  name. Scores do not decide, because the best of several repeats is higher.
+  The record whose file is named after the run is shown, else a finished one,
+  else the first by name. Scores do not decide: the best of repeats is higher.
   """
   for paths in _grouped(runs, lambda path, run: (keys[path], run.seed)):
     shown = min(paths, key=lambda path: (
         path != directory / runs[path].record_path,
         not runs[path].finished, path.as_posix()))
-    for path in paths:
-      if path != shown:
-        yield path, _repeats(runs[path], runs[shown], _name(shown, directory))
-
-
-def _repeats(run, shown, name):
-  """Explains in a sentence why a record repeats the one that is shown."""
-  differ = identity.differences(run.config, shown.config)
-  if differ:
-    return (f'it repeats the seed of {name}, which is shown, with another '
+    name = _name(shown, directory)
+    for path in (path for path in paths if path != shown):
+      differ = identity.differences(runs[path].config, runs[shown].config)
+      if differ:
+        yield path, (
+            f'it repeats the seed of {name}, which is shown, with another '
             f'{" and ".join(differ)}, which is no other row: delete one of '
             'them')
-  agrees = 'the same' if run == shown else 'other'
-  return (f'it is of the same run (config and seed) as {name}, which is shown '
-          f'and has {agrees} content: delete one of them')
+      else:
+        agrees = 'the same' if runs[path] == runs[shown] else 'other'
+        yield path, (
+            f'it is of the same run (config and seed) as {name}, which is '
+            f'shown and has {agrees} content: delete one of them')
 
 
 def _copied(runs, directory, keys):
   """Yields records that have all scores of another seed, with their fault.
 
   Two seeds may give the same answers, but hardly with the same loss. The lowest
-  seed is shown: nothing shows which record is the copy, and every row begins
-  with its lowest seed.
+  seed is shown, since nothing shows which record is the copy.
   """
   runs = dict(sorted(runs.items(), key=lambda item: item[1].seed))
   for paths in _grouped(runs, lambda path, run: run.test and (
       keys[path], run.test.loss, str(run.test.confusion))):
     shown = []
     for path in paths:
-      first = next((one for one in shown
-                    if _same_answers(runs[one], runs[path])), None)
+      # Answers are compared as far as both records keep them.
+      first = next((one for one in shown if runs[path].test.correct in (
+          runs[one].test.correct, '') or not runs[one].test.correct), None)
       if first is None:
         shown.append(path)
       else:
@@ -222,17 +189,10 @@ def _copied(runs, directory, keys):
             'run again or delete it')
 
 
-def _same_answers(a, b):
-  """Returns whether two runs have equal answers, as far as they are kept."""
-  both = {a.test.correct, b.test.correct}
-  return len(both) == 1 or '' in both
-
-
 def _short(runs, directory, keys):
   """Yields records that miss test examples of their data, with their fault.
 
-  All runs on the same data must have as many test examples. The number in most
-  records is taken as right; in a tie, the larger number.
+  The number of most runs on the same data is right; in a tie, the larger one.
   """
   for paths in _grouped(runs, lambda path, run: run.test and (
       run.task, run.data_fingerprint)):

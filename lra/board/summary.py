@@ -1,27 +1,26 @@
-"""Tables of accuracies: models x tasks, and a task by kinds of examples."""
+"""Tables of accuracies: models x tasks."""
 
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from lra.board import inputs
-from lra.board.boards import TaskBoard, chosen, full
-from lra.board.rows import Row, TableKey, mean
-from lra.board.tables import Column, Table, none_above, percents, text_column
+from lra.board.frame import Board, chosen
+from lra.board.rows import TableKey, mean
+from lra.board.tables import Column, Table, lines, none_above, text
 from lra.core import tasks
 from lra.core.formats import NONE, count, percent
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
   """A score of a model on a task, or a mean of such scores.
 
   Attributes:
-    accuracy: a fraction, or None.
     digits: digits after the point of percentages.
     half: half the width of the 95% interval, a fraction, or None.
     best: whether it is not significantly worse than the best of its table.
-    marks: marks that `texts.MARKS` explains.
+    marks: marks that the page explains.
   """
   accuracy: float | None = None
   digits: int = 2
@@ -38,15 +37,10 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-  """A line of the table: a model, or the baselines.
+  """A line of the table: a model, or the baselines, which have no family.
 
-  Attributes:
-    model: its model.
-    protocol: its protocol, '' for baselines and if tasks have their own.
-    cells: task -> its cell.
-    states, params: rising state sizes and numbers of parameters of its rows
-      with a score.
-    family: kind of mechanism of the model, '' for baselines.
+  Its `protocol` is '' if tasks have their own. `states` and `params` are the
+  rising state sizes and numbers of parameters of its rows with a score.
   """
   model: str
   protocol: str
@@ -54,10 +48,6 @@ class Line:
   states: Sequence[int] = ()
   params: Sequence[int] = ()
   family: str = ''
-
-  @property
-  def is_baseline(self) -> bool:
-    return not self.family
 
   def mean(self, names: Sequence[str]) -> Cell:
     """Returns the mean over tasks; empty if one of them has no score."""
@@ -69,25 +59,26 @@ class Line:
     return Cell(mean(found), min(cell.digits for cell in cells), marks=marks)
 
 
-@dataclasses.dataclass(frozen=True)
-class Summary:
-  """The table of a protocol.
+class Summary(NamedTuple):
+  """The table of a protocol, and the tasks that have rows under it.
 
-  Attributes:
-    protocol: its name.
-    boards: the tasks that have rows under it.
-    table: the baselines first, then the models, the best on the first task
-      first.
-    unbeaten: the titles of the tasks on which no row is significantly better
-      than the baseline.
+  `unbeaten` are the titles of those on which no row is significantly better
+  than the baseline.
   """
   protocol: str
-  boards: list[TaskBoard]
+  boards: list[Board]
   table: Table
   unbeaten: list[str]
 
 
-def by_protocol(boards: Sequence[TaskBoard], group: str) -> list[Summary]:
+def full(boards: Sequence[Board]) -> list[Board]:
+  """Returns a board for every full task, an empty one if `boards` has none."""
+  known = {board.task.name: board for board in boards}
+  return [known.get(task.name) or Board(task) for task in tasks.TASKS.values()
+          if task.group == 'full']
+
+
+def by_protocol(boards: Sequence[Board], group: str) -> list[Summary]:
   """Returns the tables of the 'full', 'mini' or 'probe' tasks, by protocol.
 
   All six tasks of Long Range Arena have a column, others if they have rows.
@@ -96,167 +87,96 @@ def by_protocol(boards: Sequence[TaskBoard], group: str) -> list[Summary]:
   known = full(boards) if group == 'full' else [
       board for board in boards if board.task.group == group]
   protocols = sorted({key.protocol for board in known
-                      for key in board.tables() if not key.departs})
+                      for key in board.tables() if not key.departures})
   return [_summary(known, protocol) for protocol in protocols]
 
 
 def _summary(boards, protocol):
-  tables = {board.task.name: board.tables() for board in boards}
-  begun = {name: found[TableKey(protocol)] for name, found in tables.items()
-           if TableKey(protocol) in found}
+  found = {board.task.name: board.tables().get(TableKey(protocol))
+           for board in boards}
+  begun = {name: lines(rows) for name, rows in found.items()
+           if rows is not None}
   shown = [board for board in boards
            if board.task.name in (*begun, *inputs.SCORES)]
   models = {row.model for rows in begun.values() for row in rows}
-  lines = [_line(model, protocol, {
-      board.task.name: board.of_model(protocol, model) for board in shown})
-           for model in models]
-  lines.sort(key=lambda line: (
+  found = [_line(model, protocol, {board.task.name: chosen(
+      row for row in begun.get(board.task.name, ()) if row.model == model)
+      for board in shown}) for model in models]
+  found.sort(key=lambda line: (
       [-(cell.accuracy or 0) for cell in line.cells.values()], line.model))
-  baselines = Line('baseline', '', {
-      board.task.name: Cell(board.highest) for board in shown})
   means = [names for names in inputs.AVERAGES if any(
-      line.mean(names).accuracy is not None for line in lines)]
-  unbeaten = [name for name, rows in begun.items() if none_above(rows) and any(
-      row.above_baseline is not None for row in rows)]
+      line.mean(names).accuracy is not None for line in found)]
   return Summary(
       protocol, [board for board in shown if board.task.name in begun],
-      Table(_columns(shown, means), [baselines, *lines], pinned=1),
-      _titles(unbeaten))
+      Table(_columns(shown, means), [_baselines(shown), *found], pinned=1),
+      [tasks.get(name).title for name, rows in begun.items()
+       if none_above(rows)])
+
+
+def _baselines(boards):
+  return Line('baseline', '', {
+      board.task.name: Cell(board.highest) for board in boards})
 
 
 def _line(model, protocol, rows):
   """Returns the line of a model; `rows` are by task, or None."""
-  scored = [row for row in rows.values() if row and row.mean is not None]
+  scored = [row for row in rows.values() if row and row.seeds]
   return Line(model, protocol,
               {name: _cell(row) for name, row in rows.items()},
               sorted({row.state_size for row in scored} - {None}),
-              sorted({row.params for row in scored} - {None}),
+              sorted({row.parameters for row in scored} - {None}),
               next(row.family for row in rows.values() if row))
 
 
-def _titles(names):
-  return [tasks.get(name).title for name in names]
-
-
-def _cell(row: Row | None) -> Cell:
-  if row is None or row.mean is None:
+def _cell(row):
+  if row is None or not row.seeds:
     return Cell()
-  below = row.off_baseline and row.above_baseline < 0
-  failed = len(row.finished) < len(row.runs)
-  marks = ('=' * row.by_chance + '<' * below + '†' * row.heavy + '‡' * failed
-           + '§' * row.elsewhere)
-  half = (row.interval.high - row.interval.low) / 2
-  return Cell(row.mean, row.digits, half,
-              row.rank is not None and 1 in row.rank.like, marks)
+  marks = [mark for mark, is_so in (
+      ('=', row.differs_from_baseline is False),
+      ('<', row.differs_from_baseline and row.above < 0), ('†', row.heavy),
+      ('‡', row.seeds < row.runs), ('§', row.foreign or row.apart)) if is_so]
+  return Cell(row.accuracy, row.digits, (row.high - row.low) / 2,
+              1 in (row.like or ()), ''.join(marks))
 
 
 def _columns(boards, means=()):
   def column(name, cell):
-    return Column(name, lambda line: cell(line).text,
-                  lambda line: cell(line).accuracy,
-                  strong=lambda line: line.is_baseline or cell(line).best)
+    return Column(name, lambda line: cell(line).text, strong=lambda line: (
+        not line.family or cell(line).best))
   return [
-      text_column('model', lambda line: line.model,
-                  strong=lambda line: line.is_baseline),
+      text('model', 'model', strong=lambda line: not line.family),
       *(column(board.task.title, lambda line, name=board.task.name:
                line.cells.get(name, Cell())) for board in boards),
       *(column(f'mean of {len(names)}', lambda line, names=names:
                line.mean(names)) for names in means),
-      _span('state size', lambda line: line.states)]
+      Column('state size', lambda line: _span(line.states))]
 
 
-def _span(name, values):
-  """Returns a column of the ends of rising values: tasks have other lengths."""
-  def text(line):
-    ends = dict.fromkeys([*values(line)[:1], *values(line)[-1:]])
-    return ' to '.join(map(count, ends)) or NONE
-  return Column(name, text, lambda line: next(iter(values(line)), None))
+def _span(values):
+  """Returns the ends of rising values as text: tasks have other lengths."""
+  ends = dict.fromkeys([*values[:1], *values[-1:]])
+  return ' to '.join(map(count, ends)) or NONE
 
 
-def side_by_side(found: Sequence[TaskBoard]) -> Table | None:
+def side_by_side(found: Sequence[Board]) -> Table | None:
   """Returns one table of all mini tasks and probes; None without a row.
 
-  Each task has the rows of the protocol that most of its rows have. Rows with
-  the same changes of that protocol share a line below the line of their model.
-  Lines are sorted by family and model.
+  Each task has the rows of its commonest protocol. Rows with the same changes
+  of that protocol share a line.
   """
   known = [board for board in found
-           if board.task.group in ('mini', 'probe') and board.finished]
-  rows = {}
+           if board.task.group != 'full' and len(board.finished)]
+  rows = collections.defaultdict(lambda: collections.defaultdict(list))
   for board in known:
     protocol, _ = collections.Counter(
-        row.protocol for row in board.finished).most_common(1)[0]
-    for row in board.finished:
-      if row.protocol == protocol:
-        name = row.family, row.model, row.own_changes
-        rows.setdefault(name, {}).setdefault(board.task.name, []).append(row)
-  lines = [_line(model + (changes and f' ({changes})'), '', {
+        board.finished.protocol).most_common(1)[0]
+    for row in lines(board.finished[board.finished.protocol == protocol]):
+      rows[row.family, row.model, row.row.own_changes][
+          board.task.name].append(row)
+  made = [_line(model + (changes and f' ({changes})'), '', {
       name: chosen(members) for name, members in of_task.items()})
-           for (_, model, changes), of_task in sorted(rows.items())]
-  baselines = Line('baseline', '', {
-      board.task.name: Cell(board.highest) for board in known})
-  model, *others = _columns(known)
-  columns = [text_column('family', lambda line: line.family), model, *others,
-             _span('parameters', lambda line: line.params)]
-  return Table(columns, [baselines, *lines], pinned=1) if lines else None
-
-
-def breakdown(board: TaskBoard) -> Table | None:
-  """Returns a table of baselines, then rows; None if no record has parts.
-
-  The columns are shares of answers equal to those of a simple rule, then
-  accuracies on the kinds of examples. All are means over seeds.
-  """
-  rows = board.finished
-  rules = sorted({name for row in rows for kept in _kept(row, 'agreement')
-                  for name in kept})
-  kinds = sorted({(name, len(value), value) for row in rows
-                  for kept in _kept(row, 'parts')
-                  for name, values in kept.items()
-                  for value in values if len(values) > 1})
-  if not (rules or kinds):
-    return None
-  baselines = [b for b in board.baselines if b.parts and not b.foreign]
-  columns = [
-      text_column('model', lambda x: x.name if isinstance(x, Row) else (
-          f'baseline: {x.name}'), strong=lambda x: not isinstance(x, Row)),
-      text_column('protocol', lambda x: (
-          x.table.title if isinstance(x, Row) else '')),
-      percents('accuracy %', lambda x: (
-          x.mean if isinstance(x, Row) else x.accuracy)),
-      *(percents(f'as {rule} %', lambda x, rule=rule: _known_mean(
-          kept.get(rule) for kept in _kept(x, 'agreement'))) for rule in rules),
-      *(percents(f'{name} {value} %',
-                 lambda x, name=name, value=value: _known_mean(
-                     _accuracy(kept, name, value) for kept in _kept(x, 'parts')
-                 )) for name, _, value in kinds)]
-  return Table(columns, [*baselines, *rows], pinned=len(baselines))
-
-
-def _kept(item, field):
-  """Returns a field of the test scores of each seed of a row or baseline."""
-  if isinstance(item, Row):
-    return [getattr(run.test, field) for run in item.finished]
-  return [getattr(item, field)]
-
-
-def alike(board: TaskBoard) -> str:
-  """Returns a sentence on the properties that all test examples share."""
-  known = {}
-  for row in board.finished:
-    for parts in _kept(row, 'parts'):
-      for name, values in parts.items():
-        known.setdefault(name, set()).update(values)
-  return ' '.join(
-      f'All test examples have {name} {values.pop()}, so the table has no '
-      f'accuracy by {name}.'
-      for name, values in sorted(known.items()) if len(values) == 1)
-
-
-def _accuracy(parts, name, value):
-  part = parts.get(name, {}).get(value)
-  return part and part.accuracy
-
-
-def _known_mean(scores):
-  return mean([score for score in scores if score is not None])
+          for (_, model, changes), of_task in sorted(rows.items())]
+  return Table(
+      [text('family', 'family'), *_columns(known),
+       Column('parameters', lambda line: _span(line.params))],
+      [_baselines(known), *made], pinned=1) if made else None

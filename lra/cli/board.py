@@ -45,8 +45,8 @@ def main(args) -> int:
   if args.check:
     return check(args.check, args.results_dir)
   if args.studies:
-    from lra.cli import launch_sweep
-    launch_sweep.write_studies()
+    from lra.many import study
+    study.publish(place(args.results_dir, args.page))
     return 0
   from lra.board import publish
   publish.regenerate(place(args.results_dir, args.page), args.html)

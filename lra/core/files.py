@@ -37,11 +37,13 @@ def expanded(path: pathlib.Path) -> pathlib.Path:
                     'on this machine: write the path in full.') from e
 
 
-def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
+def write_all(contents: Mapping[pathlib.Path, bytes],
+              mtime_ns: int | None = None) -> None:
   """Writes {path: bytes} to all files, or leaves all of them as they were.
 
   All bytes reach temporary files beside their targets before the first rename.
-  Missing parent directories are made. A link stays: its target is written.
+  Missing parent directories are made. A link stays: its target is written. The
+  new files have the time of modification `mtime_ns`, by default the present.
 
   Raises:
     UserError: a file cannot be written, or is a folder or a device.
@@ -59,6 +61,8 @@ def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
         with open(temporary, 'xb') as f:
           staged.append((temporary, path))
           f.write(data)
+        if mtime_ns is not None:
+          os.utime(temporary, ns=(mtime_ns, mtime_ns))
       for temporary, path in staged:
         os.replace(temporary, path)
     except OSError as error:

@@ -18,15 +18,6 @@ COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
 DASHES = ('--', ':', '-.', (0, (6, 2, 1, 2, 1, 2)), (0, (1, 4)))
 BASELINE = '#666666'
 WIDTH = 5.6  # inches, so that letters can be read on a phone
-# What a dark page shows in the place of our colours. Families keep theirs.
-_DARK = {
-    '#ffffff': '#15181c', '#000000': '#e4e7eb', '#333333': '#c5cad1',
-    '#666666': '#a2a9b2', '#d5d5d5': '#4a5059', '#e6e6e6': '#2b3037'}
-_DARK_RULES = ''.join([
-    # Black is matplotlib's unnamed fill.
-    '@media (prefers-color-scheme: dark) {svg {fill: #e4e7eb}', *(
-        f'[style*="{kind}: {light}"] {{{kind}: {dark} !important}}'
-        for light, dark in _DARK.items() for kind in ('fill', 'stroke')), '}'])
 _STYLE = {
     'font.size': 10, 'axes.grid': True, 'grid.color': '#e6e6e6',
     'axes.axisbelow': True, 'axes.spines.top': False,
@@ -54,15 +45,11 @@ def style():
 
 
 def saved(fig: figure.Figure, form: str) -> bytes:
-  """Returns a figure as 'png' or 'svg', without a date.
-
-  An SVG has rules for browsers that ask for dark pages.
-  """
+  """Returns a figure as 'png' or 'svg', without a date."""
   out = io.BytesIO()
   fig.savefig(out, format=form, metadata=_NO_DATES[form],
               **({'dpi': 110} if form == 'png' else {}))
-  return out.getvalue().replace(
-      b'</style>', f'{_DARK_RULES}</style>'.encode(), 1)
+  return out.getvalue()
 
 
 def draw_baselines(baselines: Iterable[tuple[str, float]],

@@ -1,11 +1,10 @@
-"""Estimates the time of a sweep's runs: `run_lra.py --sweep=FILE --plan`.
+"""Estimates the time of runs: `run_lra.py runs FILE --plan`.
 
 The times come from the run itself if it was begun here, else from records
 of similar runs. Nothing is started and no device is used.
 """
 
 import collections
-import dataclasses
 import json
 import math
 import pathlib
@@ -13,10 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from lra.board.store import read_runs
-from lra.core import machine, paths
+from lra.core import files, machine, paths
+from lra.core.errors import UserError
 from lra.core.formats import NONE, aligned, count
-from lra.many import kept
-from lra.many.sweep import Entry
+from lra.many import choose
+from lra.many.runs import Run, Unit
 from lra.schema import identity
 from lra.schema.result import FINISHED, SEARCHED, Result
 
@@ -36,35 +36,20 @@ class Known(NamedTuple):
   result: Result
 
 
-@dataclasses.dataclass(frozen=True)
-class Cost:
-  """Seconds of the parts of a run.
-
-  Attributes:
-    step: seconds of one update.
-    validation: seconds of one validation.
-    test: seconds of the test split.
-    compiling: seconds to compile both steps.
-  """
+class Cost(NamedTuple):
+  """Seconds of one step, one validation, the test, and compiling both steps."""
   step: float
   validation: float
   test: float
   compiling: float
 
-  def seconds(self, steps: int, validations: int) -> float:
-    """Returns the time of updates and validations, plus compiling and the test.
-    """
-    return (self.compiling + steps * self.step
-            + validations * self.validation + self.test)
 
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
   """The work that is left of one run, and its estimated time.
 
   Attributes:
     title: its config and seed.
-    status: see `Entry.status`; `recorded` if only a record is here.
+    status: see `Run.status`; `recorded` if only a record is here.
     left, steps: updates to come, and updates of the whole run.
     seconds: seconds left, with validation, test and compiling; None if nothing
       is known.
@@ -80,76 +65,88 @@ class Estimate:
   source: str
 
 
-def device() -> str:
-  """Returns the device that runs will use, as records name it, without JAX."""
-  return machine.accelerator() or machine.cpu_name()
-
-
-def estimator(entries: Sequence[Entry], results_dir: pathlib.Path,
+def estimator(runs: Sequence[Run], results_dir: pathlib.Path,
               recorded: Collection[str] = ()) -> Callable[..., Estimate]:
-  """Returns a function that estimates the runs of a sweep from records.
+  """Returns a function that estimates runs from records; see `of`.
 
   Args:
-    entries: the runs.
+    runs: the runs.
     results_dir: records of the user; those that come with this program count
       too.
-    recorded: see `of`. The function takes its `work`, too.
+    recorded: see `of`.
   """
-  here, records = device(), known(entries, [
-      results_dir / 'runs', paths.PACKAGED / 'runs'])
-  return lambda entry, work=WORK: of(entry, records, here, recorded, work)
+  here = machine.accelerator() or machine.cpu_name()  # without JAX
+  records = known(runs, [results_dir / 'runs', paths.PACKAGED / 'runs'])
+  return lambda run, work=WORK: of(run, records, here, recorded, work)
 
 
-def known(entries: Sequence[Entry], folders: Iterable[pathlib.Path]
+def known(runs: Iterable[Run], folders: Iterable[pathlib.Path]
           ) -> list[Known]:
-  """Returns records of the tasks of a sweep that have times.
-
-  Args:
-    entries: the runs.
-    folders: folders of records, such as lra/results/runs.
+  """Returns the records of the runs' tasks that have times, of these folders.
   """
-  tasks = {entry.folder.parent.parent.name for entry in entries}
+  tasks = {run.folder.parent.parent.name for run in runs}
   return [Known(identity.experiment(result.config), result)
           for folder in {folder.resolve(): folder for folder in folders}
           for _, result in read_runs(folder, tasks)[0]
           if result.finished and result.steps_per_s]
 
 
-def of(entry: Entry, records: Sequence[Known], here: str,
+def of(run: Run, records: Sequence[Known], here: str,
        recorded: Collection[str] = (), work: Collection[str] = WORK
        ) -> Estimate:
   """Estimates the work that is left of a run, and its time.
 
   Args:
-    entry: the run.
+    run: the run.
     records: see `known`.
     here: the device, as records name it.
-    recorded: the `Entry.repetition` of runs that have a record.
+    recorded: the `Run.repetition` of runs that have a record.
     work: the parts of the run to count, of `WORK`: all updates with their
       validations ('train'), or the test ('test').
   """
-  fields, _ = json.loads(entry.repetition)
+  fields, _ = json.loads(run.repetition)
   steps, every = fields['train.steps'], fields['train.eval_every']
-  status = entry.status()
-  if status == 'new' and entry.repetition in recorded:
+  status = run.status()
+  if status == 'new' and run.repetition in recorded:
     status = 'recorded'
   if status in (FINISHED if 'test' in work else SEARCHED):
-    return Estimate(entry.title, status, 0, steps, 0.0, 0.0, 'finished')
-  step, memory = kept.newest(entry.folder)
+    return Estimate(run.title, status, 0, steps, 0.0, 0.0, 'finished')
+  step, memory = newest(run.folder)
   step = min(step, steps) if 'train' in work else steps
   cost, source = _by_records(fields, records, here)
   own = _own(memory, every, cost)
   if own:
     cost, source = own, 'its own speed so far'
   if cost is None:
-    return Estimate(entry.title, status, steps - step, steps, None, None, NONE)
-  if 'test' not in work:
-    cost = dataclasses.replace(cost, test=0.0)
+    return Estimate(run.title, status, steps - step, steps, None, None, NONE)
   validations = 0 if fields.get('train.include_val') or step == steps else (
       math.ceil(steps / every) - step // every)
-  return Estimate(entry.title, status, steps - step, steps,
-                  cost.seconds(steps - step, validations), cost.compiling,
-                  source)
+  seconds = (cost.compiling + (steps - step) * cost.step
+             + validations * cost.validation
+             + (cost.test if 'test' in work else 0.0))
+  return Estimate(run.title, status, steps - step, steps, seconds,
+                  cost.compiling, source)
+
+
+def newest(folder: pathlib.Path) -> tuple[int, dict]:
+  """Returns the newest checkpoint's step, and the run's progress in it.
+
+  Args:
+    folder: a run directory.
+
+  Returns:
+    The step, 0 if there is no checkpoint, and the fields of
+    `lra.run.counters.RunCounters`, {} if they cannot be read: the run itself
+    will report that.
+  """
+  last = folder / 'checkpoints' / 'last'
+  step = max((int(path.name) for path in last.glob('[0-9]*')
+              if path.name.isdecimal()), default=0)
+  try:
+    memory = files.read_json(last / str(step) / 'memory' / 'metadata')
+  except UserError:
+    memory = None
+  return step, memory if isinstance(memory, dict) else {}
 
 
 def _own(memory, every, known_cost):
@@ -248,25 +245,42 @@ def _source(record, fields, here):
   return said
 
 
-def table(estimates: Sequence[Estimate], max_minutes: float | None = None,
-          what: str = 'runs') -> str:
+def of_units(units: Iterable[Unit], estimate: Callable[..., Estimate]
+             ) -> list[Estimate]:
+  """Returns an estimate of each run that a unit wants; see `choose.wanted`."""
+  made = []
+  for unit in units:
+    chosen = choose.choice(unit) if unit.searched else None
+    tested = unit.settings[0] if chosen is None else chosen.runs
+    made += [estimate(run, WORK if run in tested or not unit.searched else (
+        'train',)) for run in choose.wanted(unit)]
+  return made
+
+
+def table(estimates: Sequence[Estimate],
+          max_minutes: float | None = None) -> str:
   """Returns one line per run, and the total.
 
   Args:
-    estimates: the runs, in the order of the sweep.
+    estimates: the runs, in order.
     max_minutes: marks the runs that end within so many minutes (`yes`), that
       only begin within them (`part`), and the others (`no`). Runs after one
       without an estimate are marked `–`.
-    what: noun for the lines.
   """
-  rows = [_HEAD, *(
+  lines = [_HEAD, *(
       (e.status, f'{count(e.left)} of {count(e.steps)}', _minutes(e.seconds),
        fit, e.source, e.title)
       for e, fit in zip(estimates, _fits(estimates, max_minutes), strict=True))]
   if max_minutes is None:
-    rows = [(*row[:3], *row[4:]) for row in rows]
-  lines = aligned(rows, right=range(1, len(rows[0]) - 2))
-  return '\n'.join([*lines, _total(estimates, what)])
+    lines = [(*line[:3], *line[4:]) for line in lines]
+  left = [e for e in estimates if e.seconds != 0]
+  timed = [e.seconds for e in left if e.seconds is not None]
+  total = (f'{_minutes(math.fsum(timed))} minutes for {len(timed)} of '
+           f'{len(left)} runs that are not finished')
+  unknown = len(left) - len(timed)
+  return '\n'.join([
+      *aligned(lines, right=range(1, len(lines[0]) - 2)),
+      f'{total}; {unknown} have no estimate.' if unknown else f'{total}.'])
 
 
 def _fits(estimates, max_minutes):
@@ -283,15 +297,6 @@ def _fits(estimates, max_minutes):
     else:
       marks.append('yes' if spent <= limit else 'part')
   return marks
-
-
-def _total(estimates, what):
-  left = [e for e in estimates if e.seconds != 0]
-  timed = [e.seconds for e in left if e.seconds is not None]
-  unknown = len(left) - len(timed)
-  total = (f'{_minutes(math.fsum(timed))} minutes for {len(timed)} of '
-           f'{len(left)} {what} that are not finished')
-  return f'{total}; {unknown} have no estimate.' if unknown else f'{total}.'
 
 
 def _minutes(seconds):

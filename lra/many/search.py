@@ -1,4 +1,4 @@
-"""Searches settings with Optuna: `run_lra.py --search=optuna`.
+"""Searches settings with Optuna: `run_lra.py --config=... --search=optuna`.
 
 The sampler is TPE (Bergstra et al. 2011, Algorithms for Hyper-Parameter
 Optimization, section 4); the first ten settings are random. After at least five
@@ -18,12 +18,17 @@ import math
 import pathlib
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lra.core import paths
 from lra.core.errors import UserError
+from lra.core.formats import percent
+from lra.many import choose, execute
+from lra.many.execute import EXIT, Options
 from lra.run import curves
-from lra.schema import grid
+from lra.schema import grid, identity
+from lra.schema.result import SEARCHED
+from lra.schema.search import Search
 
 PRUNED = 'pruned by the search'  # a reason to stop
 _RANGE = re.compile(r'(log|uniform|int)\(([^,]+),([^,]+)\)')
@@ -35,10 +40,7 @@ _STRIDE = 1_000_003  # between the seeds of two searches
 
 
 def space(text: str) -> dict[str, tuple]:
-  """Reads --space: the fields to search.
-
-  Args:
-    text: words such as `train.learning_rate=log(1e-4,1e-1)`.
+  """Reads --space, words such as `train.learning_rate=log(1e-4,1e-1)`.
 
   Returns:
     {field: ('log', low, high)} of numbers on a logarithmic scale, 'uniform' of
@@ -87,23 +89,16 @@ def _literal(text):
     return text
 
 
-def check() -> None:
-  """Raises UserError if Optuna is not installed."""
-  if importlib.util.find_spec('optuna') is None:
-    raise UserError('--search=optuna needs Optuna, which is not installed: '
-                    f'{paths.extra("search")}.')
-
-
 class Study:
-  """The trials of a search, in memory.
+  """The trials of a search of some fields of `space`, in memory.
 
-  Args:
-    fields: result of `space`.
-    seed: seed of the search.
+  Raises UserError if Optuna is not installed.
   """
 
   def __init__(self, fields: Mapping[str, tuple], seed: int):
-    check()
+    if importlib.util.find_spec('optuna') is None:
+      raise UserError('--search=optuna needs Optuna, which is not installed: '
+                      f'{paths.extra("search")}.')
     import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     makers = {
@@ -128,11 +123,7 @@ class Study:
 
 
 class Trial:
-  """A setting to try.
-
-  Attributes:
-    changes: its words `field=value`.
-  """
+  """A setting to try; `changes` are its words `field=value`."""
 
   def __init__(self, study, trial):
     self._study, self._trial = study, trial
@@ -148,16 +139,13 @@ class Trial:
     return PRUNED if self._trial.should_prune() else ''
 
   def replay(self, folder: pathlib.Path, steps: int, ended: bool) -> str:
-    """Takes the validation accuracies of a run's log.
+    """Takes the validation accuracies of a run's log; see `watch`.
 
     Args:
       folder: its run directory.
       steps: its number of updates; the last validation is left out, as in
         training.
       ended: whether the run is complete, and so was not pruned.
-
-    Returns:
-      `PRUNED` if it was pruned, else ''.
     """
     path = folder / 'metrics.jsonl'
     points = curves.read(path) if path.exists() else {}
@@ -179,3 +167,95 @@ class Trial:
 def _rounded(value):
   """Returns a value as text, with few digits if it is a float."""
   return f'{value:.{_DIGITS}g}' if isinstance(value, float) else str(value)
+
+
+def train(made: Callable, fields: Mapping[str, tuple], trials: int,
+          seeds: Sequence[int], options: Options) -> int:
+  """Trains trials without a test, then the best setting with all seeds.
+
+  Trials share data, and compiled steps if they have the same shapes. One whose
+  loss was not finite counts as accuracy 0.
+
+  Args:
+    made: returns the experiment of changes, words `field=value`.
+    fields: result of `space`.
+    trials: number of settings to try.
+    seeds: the first one is that of the trials.
+    options: how runs are trained.
+
+  Returns:
+    The exit code.
+  """
+  from lra.run.process_cache import ProcessCache
+  study, shared, tried = Study(fields, seeds[0]), ProcessCache(), {}
+  shared.varied = list(fields)
+  for number, trial in enumerate(study.trials(trials), 1):
+    one = made(trial.changes).with_seed(seeds[0])
+    if one.folder not in tried:
+      code = execute.train_sources([one], options)
+      if code:
+        return code
+      result = _result(one, trial, options, shared)
+      if result is not None and result.status not in SEARCHED:
+        print(execute.summary(result, one.folder))
+        return EXIT[result.status]
+      tried[one.folder] = one, result
+    result = tried[one.folder][1]
+    diverged = result is not None and result.status == 'diverged'
+    trial.tell(0.0 if diverged else result and result.val.accuracy)
+    said = PRUNED if result is None else (
+        'the loss was not finite' if diverged else
+        f'validation accuracy {percent(result.val.accuracy)}%')
+    print(f'[{number} of {trials} trials] {" ".join(trial.changes)}: {said}',
+          flush=True)
+  whole = [(one, result) for one, result in tried.values() if result]
+  best = choose.of([[result] for _, result in whole])
+  search = _search(fields, seeds[0], list(tried.values()))
+  if best.index is None:
+    print(f'{search.text}: none, since the loss of all was not finite')
+    return EXIT['diverged']
+  chosen, result = whole[best.index]
+  values = identity.flatten(result.config)
+  print(f'{search.text}: '
+        f'{" ".join(f"{name}={values[name]}" for name in fields)} '
+        f'({percent(best.means[best.index])}%)', flush=True)
+  if not options.test:
+    return EXIT['validated']
+  return execute.train(
+      [chosen.with_seed(seed) for seed in seeds], options, search)
+
+
+def _result(one, trial, options, shared):
+  """Returns the result of a trial's run; None if it was pruned."""
+  from lra.run import train as train_lib
+  result = execute.finished(one, tested=False)
+  if trial.replay(one.folder, one.config.train.steps, result is not None):
+    return None
+  if result:
+    return result
+  pruned = []
+
+  def watch(step, accuracy):
+    reason = trial.watch(step, accuracy)
+    pruned.extend([reason] * bool(reason))
+    return reason
+
+  result = train_lib.train(one, options.minutes, log=options.log, tested=False,
+                           shared=shared, watch=watch)
+  return None if pruned else result
+
+
+def _search(fields, seed, tried):
+  """Returns the search for the records of the chosen runs."""
+  scores = []
+  for one, result in tried:
+    values = identity.flatten(one.config.to_dict())
+    scores.append((
+        {name: values[name] for name in fields},
+        None if result is None or result.status == 'diverged' else (
+            result.val.accuracy)))
+  return Search(
+      tried=len(tried), chosen_by='validation accuracy', seed=seed,
+      grid={name: shown(spec) for name, spec in fields.items()},
+      scores=scores, sampler='tpe',
+      pruned=sum(result is None for _, result in tried))

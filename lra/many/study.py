@@ -1,169 +1,329 @@
-"""Studies: experiments of papers, each a TOML file of configs/studies/.
+"""Writes docs/studies.md: experiments of papers, and whether results agree.
 
-A study trains arms: configs that differ in what the experiment varies. Each arm
-has one line of a sweep, with `{task}` in the place of the task, so that
-`--sweep=configs/studies/transfer.toml` trains a study. Its claims compare two
-arms. `lra.many` writes the page that answers them from records.
+Everything on the page comes from the files of configs/runs/ with a `[study]`,
+from records of runs, and from measurements in lra/results/studies/NAME.json.
+Such a file has `rows`, a list of objects with one value for each column, and
+says how it was made: `command`, `commit` and `environment`.
 """
 
+import collections
+import json
+import math
+import os
 import pathlib
-import tomllib
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-import pydantic
+import jinja2
+import numpy as np
+import scipy.stats
 
-from lra.core import files, paths, tasks
-from lra.core.errors import UserError, choose, meant
-from lra.data_prep.baselines import names as baselines_of
-from lra.schema import grid
-from lra.schema.record import reason
+from lra.board import markdown, statistics
+from lra.board.rows import Row
+from lra.core import files, paths
+from lra.core.errors import UserError, choose
+from lra.core.formats import NONE, percent, points, significant
+from lra.many import runs as runs_lib
+from lra.many import status, study_figure
+from lra.many.study_figure import Cells
+from lra.schema import runs_file
+from lra.schema.runs_file import Claim, Study
 
-FOLDER = pathlib.Path('configs', 'studies')
-SUFFIX = '.toml'
-_MAX_BYTES = 2**20
-TASK = '{task}'
-BASELINE = 'baseline '
-
-
-class _Part(pydantic.BaseModel):
-  model_config = pydantic.ConfigDict(strict=True, frozen=True, extra='forbid')
-
-
-class Arm(_Part):
-  """The runs of one kind.
-
-  Attributes:
-    name: its name on the page.
-    line: a line of a sweep without seeds; may hold `{task}`.
-  """
-  name: str
-  line: str
+# How a claim compares with the runs.
+SAME, OPPOSITE, UNSURE = 'same', 'opposite', 'not shown'
+EQUAL = 'no difference found'
+UNTESTED = ' (untested)'
+_SIGN = {'higher': 1, 'lower': -1, 'equal': 0}
+_FOLDER = pathlib.Path(__file__).parent / 'templates'
 
 
-class Claim(_Part):
-  """A difference that a paper reports or expects.
+class Answer(NamedTuple):
+  """A claim in one column of the table.
 
   Attributes:
-    text: the claim, a sentence.
-    arm: name of an arm, or of the first cell of a measured row.
-    than: the arm or the row that it is compared with, or `baseline` and the
-      name of a baseline of the task.
-    expected: how `arm` compares with `than` in the paper; '' if that is not
-      known.
-    at: the columns that the claim is about; () means all. Of measured rows, the
-      one column that is compared.
+    claim: the claim.
+    column: task, or value of the study's axis.
+    difference, low, high: accuracy of the claim's arm minus that of the other,
+      fractions, with its 95% interval.
+    seeds: number of seeds of both.
+    verdict: `SAME`, `EQUAL`, `UNSURE` or `OPPOSITE`; or `higher` or `lower`
+      if the paper's result is not known.
   """
-  text: str
-  arm: str
-  than: str
-  expected: Literal['higher', 'lower', 'equal', ''] = ''
-  at: list[str] = []
+  claim: Claim
+  column: str
+  difference: float
+  low: float
+  high: float
+  seeds: tuple[int, int]
+  verdict: str
 
 
-class Study(_Part):
-  """A study.
-
-  Attributes:
-    name: name of its file.
-    title, question: for the page.
-    source: the paper and its section.
-    reported: the paper's own result, in words.
-    differs: how the experiment differs from the paper's.
-    tasks: values for `{task}`.
-    axis: a config field with several values in the lines. They are the columns
-      of the table, which otherwise are the tasks.
-    seeds: the seeds of each arm, as a sweep writes them.
-    arms, claims: see `Arm` and `Claim`.
-    draws: name of a further figure, see `lra.many.study_figure`; '' for none.
-  """
-  name: str
-  title: str
-  question: str
-  source: str
-  reported: str
-  differs: str = ''
-  tasks: list[str] = []
-  axis: str = ''
-  seeds: str = '0'
-  arms: list[Arm] = []
-  claims: list[Claim] = []
-  draws: Literal['', 'mixer_std', 'runtime'] = ''
-
-  @property
-  def lines(self) -> list[tuple[Arm, str]]:
-    """Returns (arm, line of a sweep), arm by arm."""
-    return [(arm, f'{arm.line.replace(TASK, task)} seeds={self.seeds}')
-            for arm in self.arms
-            for task in (self.tasks if TASK in arm.line else [''])]
-
-
-def read(path: pathlib.Path) -> Study:
-  """Reads a study.
+def cells(study: Study, name: str, records: pathlib.Path) -> Cells:
+  """Returns the recorded runs of each arm in each column, in the study's order.
 
   Args:
-    path: a TOML file; see `lra.core.paths.found`.
+    study: the study.
+    name: its file, see `runs.read`.
+    records: folder of all records, such as lra/results/runs.
 
   Raises:
-    UserError: it cannot be read, or a field is missing, unknown or wrong.
+    UserError: an arm has two configs in one column.
   """
-  try:
-    text = files.read(paths.found(path), _MAX_BYTES).decode()
-    study = Study.model_validate({**tomllib.loads(text), 'name': path.stem})
-  except pydantic.ValidationError as e:
-    raise UserError(f'The study {path}: {reason(e)}: correct it.') from e
-  except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
-    close = None if path.exists() else meant(path.stem, names())
-    raise UserError(
-        f'Cannot read the study {path} ({getattr(e, "strerror", None) or e}): '
-        + (f'did you mean {FOLDER / close}{SUFFIX}?' if close else
-           'give a file like those of configs/studies/.')) from e
-  try:
-    _check_axis(study)
-    _check_claims(study)
-  except UserError as e:
-    raise UserError(f'The study {path}: {e}') from e
-  return study
+  runs = runs_lib.read(name)
+  known = status.recorded(runs, records)
+  found = {}
+  for run in runs:
+    values = json.loads(run.repetition)[0]
+    column = str(values[study.axis]) if study.axis else values['task']
+    found.setdefault((run.arm, column), []).append(run)
+  for (arm, column), seeds in found.items():
+    if len({run.setting for run in seeds}) > 1:
+      raise UserError(f'{name}: the arm {arm} has several configs for '
+                      f'{column}: give each a name of its own.')
+  kept = {key: [known[run.repetition] for run in seeds
+                if run.repetition in known] for key, seeds in found.items()}
+  return {key: Row(some) if some else None for key, some in kept.items()}
 
 
-def _check_axis(study):
-  """Raises UserError if the axis has no values, or another field has several.
+def answers(study: Study, found: Cells) -> list[Answer]:
+  """Tests the claims in each column with runs, with Holm's correction.
+
+  Seeds are compared by Welch's t-test. If an arm has one seed only, or no seeds
+  differ, it is McNemar's test of the examples.
   """
-  if study.axis and not any(f'{study.axis}=' in a.line for a in study.arms):
-    raise UserError(f'no line of an arm sets its axis {study.axis}: correct '
-                    'it, or leave it out.')
-  for arm in study.arms:
-    for change in grid.words(arm.line)[1:]:
-      name = change.partition('=')[0]
-      if name != study.axis and len(grid.values(change)) > 1:
-        raise UserError(f'the arm {arm.name} has several values of {name}, '
-                        'which is not the axis: make an arm of each value.')
-
-
-def _check_claims(study):
-  """Raises UserError if a claim compares no arms.
-
-  A claim about other rows must name a column. The page then looks for both
-  among the measured rows.
-  """
-  arms = {arm.name for arm in study.arms}
-  trained = [grid.words(line)[0].partition(':')[2].partition(',')[0]
-             for _, line in study.lines]
-  baselines = {
-      f'{BASELINE}{name}' for task in trained if task in tasks.TASKS
-      for name in baselines_of(tasks.TASKS[task])}
+  open_ = []
   for claim in study.claims:
-    if claim.arm == claim.than:
-      raise UserError(f'the claim {claim.text!r} compares {claim.arm} with '
-                      'itself: name another arm.')
-    if claim.at and claim.arm not in arms:
+    for column in dict.fromkeys(column for _, column in found):
+      a, b = (found.get((name, column)) for name in (claim.arm, claim.than))
+      if not (a and a.finished) or (claim.at and column not in claim.at):
+        continue
+      other = b.sample if b and b.finished else _baseline(a, claim.than)
+      if other is not None:
+        open_.append((claim, column, _tested(a.sample, other),
+                      (len(a.finished), len(other.accuracies))))
+  apart = statistics.differ([p for *_, (p, *_), _ in open_]) if open_ else []
+  return [Answer(claim, column, *difference, seeds,
+                 verdict(claim.expected, difference[0], differs))
+          for (claim, column, (_, *difference), seeds), differs in zip(
+              open_, apart, strict=True)]
+
+
+def verdict(expected: str, difference: float, significant: bool) -> str:
+  """Returns how a measured difference compares with the expected one."""
+  if not significant:
+    return EQUAL if expected in ('equal', '') else UNSURE
+  if not expected:
+    return 'higher' if difference > 0 else 'lower'
+  return SAME if np.sign(difference) == _SIGN[expected] else OPPOSITE
+
+
+def _baseline(row, name):
+  """Returns a baseline of the first run as a sample of one, or None."""
+  known = row.runs[0].baselines.get(name.removeprefix(runs_file.BASELINE))
+  return None if known is None or not name.startswith(
+      runs_file.BASELINE) else statistics.Sample((known,), row.sample.examples)
+
+
+def _tested(a, b):
+  """Returns (p-value, difference of the means, ends of its interval)."""
+  middle = float(np.mean(a.accuracies) - np.mean(b.accuracies))
+  if min(len(a.accuracies), len(b.accuracies)) < 2 or not (
+      np.ptp(a.accuracies) or np.ptp(b.accuracies)):
+    return (float(statistics.p_values([a, b], None)[0, 1]), middle,
+            *statistics.difference(a, b))
+  test = scipy.stats.ttest_ind(a.accuracies, b.accuracies, equal_var=False)
+  return float(test.pvalue), middle, *map(float, test.confidence_interval(
+      statistics.CONFIDENCE))
+
+
+def measured_answers(study: Study, rows: Sequence[Mapping]) -> list[Answer]:
+  """Compares measured rows by the column that a claim names; no test.
+
+  The first value of a row is its name.
+  """
+  named = {str(next(iter(row.values()))): row for row in rows}
+  made = []
+  for claim in study.claims:
+    if claim.arm not in named or claim.than not in named:
       continue
-    for name, known in ((claim.arm, arms), (claim.than, arms | baselines)):
-      if name not in known:
-        raise UserError(f'the claim {claim.text!r} is about {name!r}: '
-                        + (choose(name, sorted(known)) if known else
-                           'give a column `at` of measured rows.'))
+    for column in claim.at:
+      a, b = (named[name].get(column) for name in (claim.arm, claim.than))
+      if a is not None and b is not None:
+        made.append(Answer(
+            claim, column, a - b, math.nan, math.nan, (1, 1),
+            verdict(claim.expected, a - b, a != b) + UNTESTED))
+  return made
 
 
-def names() -> list[str]:
-  """Returns the names of the studies of this package."""
-  return sorted(p.stem for p in (paths.PACKAGE / FOLDER).glob(f'*{SUFFIX}'))
+def publish(place) -> None:
+  """Writes the page and its figures, and prints the page's path.
+
+  It is in docs/ for the records of a checkout, else beside them.
+
+  Args:
+    place: the leaderboard, a `site.Place`.
+
+  Raises:
+    UserError: a study or a measurement is not valid.
+  """
+  ours = place.usual and not paths.installed()
+  page = (paths.ROOT / 'docs' if ours else place.results) / 'studies.md'
+  contents = made(page, place.results)
+  files.write_all(contents)
+  for stale in {*(place.results / 'studies').glob('*.svg')} - set(contents):
+    stale.unlink()
+  print(f'wrote {page}')
+
+
+def made(page: pathlib.Path, results: pathlib.Path
+         ) -> dict[pathlib.Path, bytes]:
+  """Returns {path: content} of the page and its figures.
+
+  Args:
+    page: the Markdown file.
+    results: the folder of the records; figures go to `studies/` in it.
+  """
+  contents, sections = {}, []
+  for name in runs_file.names():
+    file = paths.PACKAGE / runs_file.FOLDER / f'{name}{runs_file.SUFFIX}'
+    whole = runs_file.read(file)
+    if whole.study:
+      drawn, section = _section(whole, name, results)
+      drawn = {results / 'studies' / f'{stem}.svg': data
+               for stem, data in drawn.items()}
+      contents |= drawn
+      sections.append(section | {'figures': [
+          os.path.relpath(path, page.parent) for path in drawn]})
+  environment = jinja2.Environment(
+      loader=jinja2.FileSystemLoader(_FOLDER), undefined=jinja2.StrictUndefined,
+      trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+  environment.filters['inert'] = markdown.escape
+  overview = markdown.table(('study', 'question', 'answers'), [
+      (markdown.link(one['title'], f'#{_anchor(one["title"])}'),
+       one['question'], one['summary']) for one in sections])
+  text = environment.get_template('studies.md').render(
+      program=' '.join(paths.program()), overview=overview, studies=sections)
+  return {page: text.encode()} | contents
+
+
+def _section(file, name, results):
+  """Returns the figures of a study, {name: SVG}, and its variables."""
+  study = file.study
+  found = cells(study, name, results / 'runs') if file.runs else {}
+  rows, origin = _measured(results / 'studies' / f'{name}.json')
+  check_claims(name, study, found, rows)
+  drawn = {}
+  if any(row and row.finished for row in found.values()):
+    drawn[name] = study_figure.arms(study, found)
+  if study.draws:
+    more = (study_figure.mixer_std(found) if study.draws == 'mixer_std' else
+            study_figure.runtime(found, rows))
+    drawn |= {f'{name}_{study.draws}': more} if more else {}
+  answered = [*answers(study, found), *measured_answers(study, rows)]
+  counts = collections.Counter(a.verdict for a in answered)
+  return drawn, {
+      **study.model_dump(), 'name': name, 'cells': found, 'rows': rows,
+      'table': _table(study, found), 'origin': origin,
+      'measured': _measured_table(rows), 'answers': answered,
+      'compared': _compared(answered), 'summary': ', '.join(
+          f'{n} {verdict}' for verdict, n in counts.items()) or NONE}
+
+
+def check_claims(name: str, study: Study, found: Cells,
+                 rows: Sequence[Mapping]) -> None:
+  """Raises UserError if a claim names no measured row or column.
+
+  `runs_file.read` checks the names of arms.
+  """
+  arms = {arm for arm, _ in found}
+  measured = {str(next(iter(row.values()))) for row in rows}
+  columns = {column for _, column in found}.union(*rows)
+  for claim in study.claims:
+    if claim.arm not in arms and not rows:
+      continue  # not measured yet
+    of = () if claim.arm in arms else (claim.arm, claim.than)
+    for said, known in (*((one, measured) for one in of),
+                        *((one, columns) for one in claim.at)):
+      if said not in known:
+        raise UserError(f'{name}: the claim {claim.text!r} is about {said!r}: '
+                        f'{choose(said, sorted(known))}')
+
+
+def _anchor(title):
+  return ''.join(c for c in title.lower().replace(' ', '-')
+                 if c.isalnum() or c == '-')
+
+
+def _measured(path):
+  """Returns the rows of a measurement file, and a sentence on its origin.
+
+  Without a file there are no rows.
+  """
+  if not path.exists():
+    return [], ''
+  values = files.read_json(path)
+  rows = values.get('rows') if isinstance(values, dict) else None
+  if not isinstance(rows, list) or not all(
+      isinstance(row, dict) and row for row in rows):
+    raise UserError(f"{path} has no list of objects named 'rows': make it "
+                    'again.')
+  where = values.get('environment') or {}
+  if isinstance(where, dict):
+    where = ', '.join(f'{k} {where[k]}' for k in sorted(where))
+  return rows, (f'Measured by `{values.get("command")}` at commit '
+                f'{str(values.get("commit"))[:12]} ({where}).')
+
+
+def _table(study, found):
+  columns = list(dict.fromkeys(column for _, column in found))
+  names = list(dict.fromkeys(arm for arm, _ in found))
+  head = [f'{study.axis.split(".")[-1]} {c}' if study.axis else c
+          for c in columns]
+  return markdown.table(
+      ('arm', *head), [(name, *(_cell(found.get((name, column)))
+                                for column in columns)) for name in names],
+      right=head)
+
+
+def _cell(row):
+  if row is None:
+    return NONE
+  lost = len(row.runs) - len(row.finished)
+  gone = f'{lost} of {len(row.runs)} diverged'
+  if not row.finished:
+    return gone
+  mean, low, high = (percent(x, row.digits) for x in (
+      row.mean, row.interval.low, row.interval.high))
+  return (f'{mean} ({low} to {high}), n={len(row.finished)}'
+          + (f', {gone}' if lost else ''))
+
+
+def _measured_table(rows):
+  columns = list(dict.fromkeys(name for row in rows for name in row))
+  numbers = {c for c in columns if all(
+      isinstance(row.get(c), int | float | None) for row in rows)}
+  return markdown.table(columns, [
+      [_number(row.get(column)) for column in columns] for row in rows],
+                        right=numbers)
+
+
+def _number(value):
+  if value is None or isinstance(value, str):
+    return value or NONE
+  return significant(value)
+
+
+def _compared(answered):
+  return markdown.table(
+      ('claim', 'at', 'difference', '95% interval', 'seeds', 'result'),
+      [(a.claim.text, a.column, *_numbers(a), a.verdict) for a in answered],
+      right=('difference', '95% interval', 'seeds'))
+
+
+def _numbers(a):
+  if a.low != a.low:  # measured, without an interval
+    return significant(a.difference), NONE, NONE
+  return (f'{points(a.difference)} points',
+          f'{points(a.low)} to {points(a.high)}',
+          str(a.seeds[0]) if a.claim.than.startswith(runs_file.BASELINE)
+          else f'{a.seeds[0]} and {a.seeds[1]}')

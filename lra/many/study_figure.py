@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib import figure, ticker
 
+from lra.board.rows import Row
 from lra.core.formats import plain
 from lra.core.style import BASELINE, COLOURS, WIDTH, legend, saved, style
-from lra.many.study import Study
-from lra.many.study_compared import Cells
+from lra.schema.runs_file import Study
 
+# (name of an arm, column) -> its recorded runs; None if there are none.
+Cells = Mapping[tuple[str, str], Row | None]
 _MARKS = 'osD^vPX*'
 _SEED = dict(linestyle='none', marker='o', markersize=4,
              markerfacecolor='none', alpha=0.7)
@@ -19,26 +22,28 @@ def arms(study: Study, found: Cells) -> bytes:
 
   There is a panel for each task, or lines over the values of the study's axis.
   """
+  known = {key: row for key, row in found.items() if row and row.finished}
+  columns, names = (list(dict.fromkeys(key[i] for key in (
+      found if study.axis else known))) for i in (1, 0))
   with style():
-    return _over_axis(study, found) if study.axis else _panels(found)
+    if study.axis:
+      return _over_axis(study.axis, known, names, columns)
+    return _panels(known, names, [
+        c for c in dict.fromkeys(c for _, c in found) if c in columns])
 
 
-def _panels(found):
-  columns = [c for c in dict.fromkeys(c for _, c in found) if any(
-      row and row.finished for (_, column), row in found.items()
-      if column == c)]
-  names = list(dict.fromkeys(
-      arm for (arm, _), row in found.items() if row and row.finished))
-  fig = figure.Figure(
-      figsize=(WIDTH, 1.0 + len(columns) * (0.55 + 0.24 * len(names))),
-      layout='constrained')
-  axes = fig.subplots(len(columns), 1, squeeze=False)[:, 0]
+def _panels(known, names, columns):
+  fig, axes = _stacked(len(columns), 1.0, 0.55 + 0.24 * len(names))
   for ax, column in zip(axes, columns, strict=True):
     for y, name in enumerate(names):
-      row = found.get((name, column))
-      if row and row.finished:
-        _mark(ax, row, y, COLOURS[y % len(COLOURS)])
-    _draw_baseline(ax.axvline, found, column)
+      row, colour = known.get((name, column)), COLOURS[y % len(COLOURS)]
+      if row:
+        ax.errorbar(100 * row.mean, y, xerr=_error([row]), fmt='o',
+                    markersize=6, capsize=3, color=colour)
+        if len(row.accuracies) > 1:
+          ax.plot([100 * x for x in row.accuracies], [y] * len(row.accuracies),
+                  color=colour, **_SEED)
+    _draw_baseline(ax.axvline, known, column)
     ax.set_title(plain(column, 60), fontsize=10, loc='left')
     ax.set_yticks(range(len(names)), [plain(n, 40) for n in names], fontsize=9)
     ax.set_ylim(len(names) - 0.4, -0.6)
@@ -52,44 +57,46 @@ def _panels(found):
   return saved(fig, 'svg')
 
 
-def _mark(ax, row, y, colour):
-  known, mean = row.interval, row.mean
-  ax.errorbar(100 * mean, y, xerr=[[100 * (mean - known.low)],
-                                   [100 * (known.high - mean)]],
-              fmt='o', markersize=6, capsize=3, color=colour)
-  if len(row.accuracies) > 1:
-    ax.plot([100 * x for x in row.accuracies], [y] * len(row.accuracies),
-            color=colour, **_SEED)
+def _stacked(count, base, each):
+  """Returns a figure and its panels, one below the other."""
+  fig = figure.Figure(figsize=(WIDTH, base + count * each),
+                      layout='constrained')
+  return fig, fig.subplots(count, 1, squeeze=False)[:, 0]
 
 
-def _draw_baseline(line, found, column):
-  for (_, other), row in found.items():
-    if other == column and row and row.finished and row.runs[0].baselines:
+def _error(rows):
+  """Returns the lengths below and above each mean, in percent, [2, N]."""
+  return 100 * np.transpose([
+      (row.mean - row.interval.low, row.interval.high - row.mean)
+      for row in rows]).reshape(2, -1)
+
+
+def _draw_baseline(line, known, column):
+  for (_, other), row in known.items():
+    if other == column and row.runs[0].baselines:
       line(100 * max(row.runs[0].baselines.values()),
            color=BASELINE, linestyle='--', linewidth=1.2)
       return
 
 
-def _over_axis(study, found):
+def _over_axis(axis, known, names, columns):
   fig = figure.Figure(figsize=(WIDTH, 3.8), layout='constrained')
   ax = fig.subplots()
-  columns = list(dict.fromkeys(c for _, c in found))
-  for i, name in enumerate(dict.fromkeys(arm for arm, _ in found)):
-    known = [(x, row) for x, c in enumerate(columns)
-             if (row := found.get((name, c))) and row.finished]
+  for i, name in enumerate(names):
+    points = [(x, known[name, c]) for x, c in enumerate(columns)
+              if (name, c) in known]
+    rows = [row for _, row in points]
     # Arms stand side by side, so that their intervals can be read.
-    xs = [x + 0.06 * i - 0.1 for x, _ in known]
     ax.errorbar(
-        xs, [100 * row.mean for _, row in known], yerr=[
-            [100 * (row.mean - row.interval.low) for _, row in known],
-            [100 * (row.interval.high - row.mean) for _, row in known]],
+        [x + 0.06 * i - 0.1 for x, _ in points],
+        [100 * row.mean for row in rows], yerr=_error(rows),
         marker=_MARKS[i % len(_MARKS)], markersize=5, capsize=3,
         color=COLOURS[i % len(COLOURS)], label=plain(name, 40))
   if columns:
-    _draw_baseline(ax.axhline, found, columns[0])
+    _draw_baseline(ax.axhline, known, columns[0])
   ax.plot([], [], color=BASELINE, linestyle='--', label='highest baseline')
   ax.set_xticks(range(len(columns)), columns)
-  ax.set_xlabel(study.axis)
+  ax.set_xlabel(axis)
   ax.set_ylabel('test accuracy, %')
   legend(fig, 3)
   return saved(fig, 'svg')
@@ -99,18 +106,15 @@ def mixer_std(found: Cells) -> bytes | None:
   """Draws the standard deviation of each block's mixer output over training.
 
   One panel for each arm, of the column with most blocks that has records, and
-  a line for each block.
-
-  Returns:
-    None if no record has these numbers.
+  a line for each block. None if no record has these numbers.
   """
   deepest = {}
   for (name, _), row in found.items():
-    for run in row.runs if row else ():
-      if run.mixer_std and len(run.mixer_std[0].blocks) >= len(
-          deepest[name].mixer_std[0].blocks if name in deepest else ()):
-        deepest[name] = run
-        break
+    run = next((run for run in row.runs if run.mixer_std), None) if row else (
+        None)
+    if run and len(run.mixer_std[0].blocks) >= len(
+        deepest[name].mixer_std[0].blocks if name in deepest else ()):
+      deepest[name] = run
   if not deepest:
     return None
   with style():
@@ -118,13 +122,11 @@ def mixer_std(found: Cells) -> bytes | None:
     fig = figure.Figure(figsize=(WIDTH, 0.8 + 2.2 * rows),
                         layout='constrained')
     axes = fig.subplots(rows, 2, sharey=True, squeeze=False).ravel()
-    most = max(len(run.mixer_std[0].blocks) for run in deepest.values())
     for ax, (name, run) in zip(axes, deepest.items(), strict=False):
       for block in range(len(run.mixer_std[0].blocks)):
         ax.plot([point.step for point in run.mixer_std],
                 [point.blocks[block] for point in run.mixer_std],
-                color=COLOURS[block % len(COLOURS)],
-                linestyle='-' if block < len(COLOURS) else '--')
+                **_line(block))
       ended = '' if run.status == 'ok' else f', {run.status}'
       ax.set_title(plain(f'{name}{ended}', 40), fontsize=10, loc='left')
       ax.set_yscale('log')
@@ -135,14 +137,18 @@ def mixer_std(found: Cells) -> bytes | None:
       ax.xaxis.set_major_locator(ticker.MaxNLocator(4))
     for ax in axes[len(deepest):]:
       ax.set_visible(False)
-    for block in range(most):
-      axes[0].plot([], [], color=COLOURS[block % len(COLOURS)],
-                   linestyle='-' if block < len(COLOURS) else '--',
-                   label=f'block {block}')
+    for block in range(max(
+        len(run.mixer_std[0].blocks) for run in deepest.values())):
+      axes[0].plot([], [], label=f'block {block}', **_line(block))
     for ax in axes[::2]:
       ax.set_ylabel('standard deviation')
     legend(fig, 4)
     return saved(fig, 'svg')
+
+
+def _line(block):
+  return {'color': COLOURS[block % len(COLOURS)],
+          'linestyle': '-' if block < len(COLOURS) else '--'}
 
 
 def runtime(found: Cells, rows: Sequence[Mapping]) -> bytes | None:
@@ -153,30 +159,26 @@ def runtime(found: Cells, rows: Sequence[Mapping]) -> bytes | None:
     rows: measured rows with `arm`, `task` and `seconds per step`.
 
   Returns:
-    None if no row has a cell with runs.
+    The SVG; None if no row has a cell with runs.
   """
   known = [(row, runs) for row in rows
            if (runs := found.get((row.get('arm'), row.get('task'))))
            and runs.finished]
   if not known:
     return None
-  columns = list(dict.fromkeys(row['task'] for row, _ in known))
-  names = list(dict.fromkeys(row['arm'] for row, _ in known))
+  columns, names = (list(dict.fromkeys(row[field] for row, _ in known))
+                    for field in ('task', 'arm'))
   with style():
-    fig = figure.Figure(figsize=(WIDTH, 0.9 + 2.4 * len(columns)),
-                        layout='constrained')
-    axes = fig.subplots(len(columns), 1, squeeze=False)[:, 0]
+    fig, axes = _stacked(len(columns), 0.9, 2.4)
     for ax, column in zip(axes, columns, strict=True):
       for row, runs in known:
-        if row['task'] != column:
-          continue
-        i, at = names.index(row['arm']), runs.interval
-        ax.errorbar(
-            1000 * row['seconds per step'], 100 * runs.mean,
-            yerr=[[100 * (runs.mean - at.low)], [100 * (at.high - runs.mean)]],
-            color=COLOURS[i % len(COLOURS)], marker=_MARKS[i % len(_MARKS)],
-            capsize=3, linestyle='none',
-            label=plain(row['arm'], 40) if ax is axes[0] else None)
+        if row['task'] == column:
+          i = names.index(row['arm'])
+          ax.errorbar(
+              1000 * row['seconds per step'], 100 * runs.mean,
+              yerr=_error([runs]), color=COLOURS[i % len(COLOURS)],
+              marker=_MARKS[i % len(_MARKS)], capsize=3, linestyle='none',
+              label=plain(row['arm'], 40) if ax is axes[0] else None)
       ax.set_title(plain(column, 60), fontsize=10, loc='left')
       ax.set_ylabel('test accuracy, %')
       ax.set_xlim(left=0)

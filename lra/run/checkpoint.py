@@ -26,10 +26,8 @@ from lra.core.terminal import say
 from lra.run import checkpoint_io
 from lra.run.checkpoint_io import Damaged
 
-# Version of the names and shapes in a checkpoint. Version 1 had other names of
-# layers; version 2 had no checksums.
+# Version of the names and shapes in a checkpoint.
 LAYOUT = 3
-_READABLE = (2, 3)
 _YEARS = 10 * 365 * 24 * 3600  # seconds
 
 
@@ -82,15 +80,11 @@ class Checkpoints:
     return ocp.CheckpointManager(self.folder / name, options=options)
 
   def save_last(self, step: int, state: Any, progress: dict) -> None:
-    """Saves the state of `step` in the background.
+    """Saves the state of `step`, a tree of arrays, in the background.
 
-    If the state of `step` was saved before, only its progress is replaced.
-
-    Args:
-      step: updates made.
-      state: a tree of arrays.
-      progress: plain JSON values to save with it; `best_step` is the step of
-        the best parameters.
+    If the state of `step` was saved before, only its progress is replaced: the
+    plain JSON values saved with it. `best_step` in them is the step of the best
+    parameters.
     """
     # `progress` may name the best parameters, so they must be on disk first.
     self._best.wait_until_finished()
@@ -232,7 +226,7 @@ class Checkpoints:
           'to start this run again.')
 
   def _metadata(self, step):
-    """Returns (progress, checksums) of a state; layout 2 has no checksums."""
+    """Returns (progress, checksums) of a state."""
     path = self.folder / 'last' / str(step) / 'memory'
     memory, why = distributed.broadcast_from_leader(
         lambda: checkpoint_io.read_json(path))
@@ -240,25 +234,22 @@ class Checkpoints:
       raise Damaged(path, why)
     if not isinstance(memory, dict):
       raise Damaged(path, 'it is not a JSON object')
-    layout = memory.pop('layout', 1)
-    if layout == 2 and 'checksum' not in memory:
-      return memory, (None, None)
-    if layout in _READABLE:
-      of_all = memory.pop('checksum', None)
-      if of_all != checkpoint_io.checksum_of_json({**memory, 'layout': layout}):
-        raise Damaged(path, checkpoint_io.OTHER)
-      return memory, memory.pop('checksums')
-    raise UserError(
-        f'The checkpoint {path.parent} was written by another version of this '
-        'program: choose another --workdir, or delete '
-        f'{self.folder} to start this run again.')
+    if memory.get('layout') != LAYOUT:
+      raise UserError(
+          f'The checkpoint {path.parent} was written by another version of '
+          'this program: choose another --workdir, or delete '
+          f'{self.folder} to start this run again.')
+    of_all = memory.pop('checksum', None)
+    if of_all != checkpoint_io.checksum_of_json(memory):
+      raise Damaged(path, checkpoint_io.OTHER)
+    del memory['layout']
+    return memory, memory.pop('checksums')
 
   def _read_best(self, step, like):
     if step not in self._best_sums:
       self._load_names()
-    path = self.folder / 'best' / str(step)
-    return checkpoint_io.read(
-        path, like, self._best_sums.get(step), item='default')
+    return checkpoint_io.read(self.folder / 'best' / str(step), like,
+                              self._best_sums.get(step), item='default')
 
   def _fall_back_to(self, step, damaged):
     """Moves states newer than `step` away and drops newer best parameters."""
@@ -286,12 +277,11 @@ class Checkpoints:
         self._best_sums.setdefault(best, sums[1])
 
   def _move_away(self, path):
-    if not (is_leader() and path.exists()):
-      return
-    target = self.folder / 'damaged' / f'{path.parent.name}-{path.name}'
-    shutil.rmtree(target, ignore_errors=True)
-    target.parent.mkdir(exist_ok=True)
-    os.replace(path, target)
+    if is_leader() and path.exists():
+      target = self.folder / 'damaged' / f'{path.parent.name}-{path.name}'
+      shutil.rmtree(target, ignore_errors=True)
+      target.parent.mkdir(exist_ok=True)
+      os.replace(path, target)
 
 
 def _steps(manager):

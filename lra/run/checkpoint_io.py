@@ -52,7 +52,7 @@ def read_json(path: pathlib.Path) -> tuple[Any, str]:
 
 def read(path: pathlib.Path, like: Any, expected: str | None,
          item: str = '') -> Any:
-  """Reads the arrays in a folder.
+  """Reads the arrays in the folder `path / item`.
 
   Args:
     path: the folder, which may be damaged.
@@ -95,27 +95,18 @@ def _check_files(folder):
 
 
 def _difference(path, like):
-  """Describes how arrays in a folder differ in name, shape or dtype.
-
-  Returns '' if they do not differ, or if the metadata cannot be read: damaged
-  metadata may raise any error.
-  """
+  """Describes how arrays in a folder differ; '' if its metadata is damaged."""
   try:
     theirs = _shapes(ocp.StandardCheckpointHandler().metadata(path).tree)
-  except Exception:
+  except Exception:  # damaged metadata may raise any error
     return ''
   return difference(theirs, _shapes(like))
 
 
 def difference(theirs: Mapping[str, tuple], ours: Mapping[str, tuple]) -> str:
-  """Describes the first array in which a file and a config differ.
+  """Describes the first array in which a file and a config differ, or ''.
 
-  Args:
-    theirs: {name: (shape, dtype)} of the arrays in the file.
-    ours: {name: (shape, dtype)} of the arrays of the config.
-
-  Returns:
-    The description, '' if they do not differ.
+  Both arguments are {name: (shape, dtype)}.
   """
   differ = sorted({name for name, _ in theirs.items() ^ ours.items()},
                   key=lambda name: (not name.startswith('params'), name))
@@ -163,16 +154,10 @@ def checksum_of_json(value: Any) -> str:
   return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _check_is_damage(path: pathlib.Path, error: Exception) -> None:
-  """Raises an error if a folder is unreadable, but not because of damage.
+def _check_is_damage(path, error):
+  """Raises UserError if reading failed because of the storage, not of damage.
 
-  Args:
-    path: the folder.
-    error: the error raised by reading the folder.
-
-  Raises:
-    UserError: the storage has failed.
-    Exception: `error`, if memory ran out.
+  Raises `error` itself if memory ran out.
   """
   why = next(filter(None, map(_of_storage, _causes(error))), '')
   if why:

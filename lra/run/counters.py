@@ -41,11 +41,7 @@ class RunCounters:
 
   @classmethod
   def of(cls, fields: dict, where: pathlib.Path) -> 'RunCounters':
-    """Makes the counters from the fields of a checkpoint.
-
-    Args:
-      fields: names and values.
-      where: the checkpoints, for the error.
+    """Makes the counters from the fields of a checkpoint in `where`.
 
     Raises:
       UserError: a field is unknown or missing.
@@ -77,13 +73,8 @@ class RunCounters:
   def notes_guessing(self, guesses: bool, step: int, steps: int) -> bool:
     """Notes whether the loss is that of guessing; returns whether to warn.
 
-    It returns True once: when the loss has been that of guessing for a tenth of
-    all steps without a break.
-
-    Args:
-      guesses: whether the loss since the last log point is that of guessing.
-      step: updates made.
-      steps: updates of the whole run.
+    It returns True once: if the loss since each log point has been that of
+    guessing for a tenth of all `steps`, without a break, at `step`.
     """
     if not guesses:
       self.guessing_since = -1
@@ -111,13 +102,7 @@ class RunCounters:
     return scored_of(state)
 
   def result_fields(self, program: Program, status: str, step: int) -> dict:
-    """Returns fields of result.json: status, scores, speed and config.
-
-    Args:
-      program: the trained program.
-      status: ok, diverged, oom or stopped.
-      step: updates made.
-    """
+    """Returns fields of result.json: status, scores, speed and config."""
     config, objective = program.config, program.objective
     best = self.scores_best(config)
     speed = self.timed_steps / max(self.train_seconds, 1e-9)
@@ -145,13 +130,10 @@ def scored_of(state) -> dict:
 
 
 def at_guessing(loss: float, entropy: float | None, num_classes: int) -> bool:
-  """Returns whether a training loss is that of guessing.
+  """Returns whether a training loss is that of guessing, in nats.
 
-  Args:
-    loss: mean cross entropy, in nats.
-    entropy: entropy of the labels, in nats; None or 0 if guessing has no
-      meaning.
-    num_classes: C; a uniform guess has the loss ln C.
+  The entropy of the labels is None or 0 if guessing has no meaning. A uniform
+  guess has the loss ln C.
   """
   return bool(entropy) and (
       _BELOW * entropy <= loss <= _ABOVE * math.log(num_classes))

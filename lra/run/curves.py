@@ -40,8 +40,6 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
   Args:
     metrics_jsonl_path: one object per log point with `step`, `split` (`train`,
       `val` or `test`), `loss` and, for a classifier, `accuracy` (a fraction).
-      A last line cut short by a kill is left out. If a step was logged twice,
-      the later point counts.
     out_png: the file to write.
     baselines: name -> accuracy (a fraction), drawn as dashed lines.
 
@@ -77,22 +75,14 @@ def _draw_split(ax, points, field, scale):
 
 
 def learnt_step(points: dict) -> int | None:
-  """Returns the first step with validation accuracy of `LEARNT`, or None.
-
-  Args:
-    points: result of `read`.
-  """
+  """Returns the first step with validation accuracy of `LEARNT`, or None."""
   return min((step for (split, step), point in points.items()
               if split == 'val' and (point.get('accuracy') or 0) >= LEARNT),
              default=None)
 
 
 def mixer_std(points: dict) -> list[dict]:
-  """Returns the points of `Result.mixer_std`, by step.
-
-  Args:
-    points: result of `read`.
-  """
+  """Returns the points of `Result.mixer_std`, by step."""
   return [{'step': step, 'blocks': [
       point[f'block_{i}'] for i in range(len(point)) if f'block_{i}' in point]}
       for (split, step), point in sorted(points.items(), key=lambda p: p[0][1])
@@ -101,6 +91,8 @@ def mixer_std(points: dict) -> list[dict]:
 
 def read(path: pathlib.Path) -> dict:
   """Returns the log points of a run: {(split, step): object}.
+
+  A last line cut short by a kill is left out. The last point of a step counts.
 
   Raises:
     UserError: the file cannot be read, or a line before the last is invalid.
@@ -118,11 +110,10 @@ def read(path: pathlib.Path) -> dict:
       point = json.loads(line)
       points[point['split'], point['step']] = point
     except (ValueError, KeyError, TypeError) as error:
-      if number == len(lines):
-        break
-      raise UserError(
-          f'{path}, line {number} is not a log point ({error}): delete that '
-          'line.') from error
+      if number < len(lines):
+        raise UserError(
+            f'{path}, line {number} is not a log point ({error}): delete that '
+            'line.') from error
   return points
 
 
@@ -131,53 +122,56 @@ class Curve:
   """The validation accuracy of a run.
 
   Attributes:
-    folder: the run directory, or the record.
+    path: the run directory, or the record.
     config: the whole config, as plain JSON values.
     scores: step -> accuracy on the validation split, a fraction. A record has
       only that of the tested parameters.
     baselines: name -> accuracy; {} for an unfinished run.
     recorded: whether it is a record.
   """
-  folder: pathlib.Path
+  path: pathlib.Path
   config: dict
   scores: Mapping[int, float]
   baselines: Mapping[str, float]
   recorded: bool = False
 
+  @property
+  def name(self):
+    return self.config['model'].get('name')
 
-def read_run(folder: pathlib.Path) -> Curve:
+
+def read_run(path: pathlib.Path) -> Curve:
   """Reads the config and curve of a run, finished or not, or of a record.
 
   Raises:
     UserError: the path is neither, or has no validation accuracy.
   """
-  if folder.is_file():
-    return _of_record(folder)
-  config = files.read_json(folder / 'config.json')
+  if path.is_file():
+    run = result.read(path)
+    accuracy = getattr(run.val, 'accuracy', None)
+    if accuracy is None:
+      raise UserError(f'{path} has no validation accuracy (status '
+                      f'{run.status}): leave it out.')
+    step = run.steps if run.best_step is None else run.best_step
+    return Curve(path, run.config, {step: accuracy}, run.baselines, True)
+  config = files.read_json(path / 'config.json')
   if not _is_config(config):
     raise UserError(
-        f'{folder} is no run, since it has no config.json of one: give '
+        f'{path} is no run, since it has no config.json of one: give '
         'directories like runs/<task>/<model>/<config hash>-s<seed>, or '
         'records.')
-  points = read(folder / 'metrics.jsonl')
-  scores = {step: point['accuracy'] for (split, step), point in points.items()
-            if split == 'val' and point.get('accuracy') is not None}
+  scores = {step: point['accuracy'] for (split, step), point in read(
+      path / 'metrics.jsonl').items()
+      if split == 'val' and point.get('accuracy') is not None}
   if not scores:
     raise UserError(
-        f'{folder} has no validation accuracy yet, or its config has no '
+        f'{path} has no validation accuracy yet, or its config has no '
         'validation: leave it out.')
-  return Curve(folder, config, scores, _baselines(folder))
-
-
-def _of_record(path):
-  """Returns the one point of a record, at the step of its parameters."""
-  run = result.read(path)
-  accuracy = getattr(run.val, 'accuracy', None)
-  if accuracy is None:
-    raise UserError(f'{path} has no validation accuracy (status {run.status}): '
-                    'leave it out.')
-  step = run.steps if run.best_step is None else run.best_step
-  return Curve(path, run.config, {step: accuracy}, run.baselines, True)
+  try:
+    done = result.read_if_there(path / 'result.json')
+  except UserError:
+    done = None
+  return Curve(path, config, scores, done.baselines if done else {})
 
 
 def _is_config(value):
@@ -189,16 +183,7 @@ def _is_config(value):
           isinstance(value.get('seed'), int))
 
 
-def _baselines(folder):
-  try:
-    done = result.read_if_there(folder / 'result.json')
-  except UserError:
-    return {}
-  return done.baselines if done else {}
-
-
-def plot_runs(folders: Sequence[pathlib.Path],
-              out: str | os.PathLike) -> None:
+def plot_runs(paths: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
   """Writes the validation accuracies of runs against steps, atomically.
 
   Runs of one experiment (`lra.schema.identity`) that differ in their seed
@@ -207,18 +192,18 @@ def plot_runs(folders: Sequence[pathlib.Path],
   each is a diamond at the step of its tested parameters.
 
   Args:
-    folders: run directories, finished or not, or records.
+    paths: run directories, finished or not, or records.
     out: the figure to write, .png or .svg.
 
   Raises:
-    UserError: a folder is no run or record, or given twice, or the figure
-      cannot be written.
+    UserError: a path is no run or record, or given twice, or the figure cannot
+      be written.
   """
   out = pathlib.Path(out)
   form = out.suffix[1:].lower()
   if form not in ('png', 'svg'):
     raise UserError(f'{out} is neither .png nor .svg: choose one of them.')
-  lines = _lines([read_run(folder) for folder in folders])
+  lines = _lines([read_run(path) for path in paths])
   with style():
     data = saved(_draw(lines), form)
   files.write_all({out: data})
@@ -226,23 +211,26 @@ def plot_runs(folders: Sequence[pathlib.Path],
 
 def _lines(runs):
   """Returns {name of a line: its runs, by seed}."""
-  experiments = _by(runs, lambda run: json.dumps(
-      identity.experiment(run.config), sort_keys=True))
   groups = []
-  for group in experiments:
+  for group in _by(runs, lambda run: json.dumps(
+      identity.experiment(run.config), sort_keys=True)):
     # Runs of one experiment may have equal seeds but other lengths or batch
     # sizes. Then each config gets a line.
-    groups += [group] if len(_seeds(group)) == len(group) else _by(
+    alone = len({run.config['seed'] for run in group}) == len(group)
+    groups += [group] if alone else _by(
         group, lambda run: identity.config_hash(run.config))
   for group in groups:
-    for run in group:
-      other = _seeds(group)[run.config['seed']]
-      if other is not run:
-        raise UserError(
-            f'{run.folder} and {other.folder} have one config and one seed: '
-            'leave one of them out.')
     group.sort(key=lambda run: run.config['seed'])
-  return dict(zip(_names(groups), groups, strict=True))
+    for other, run in zip(group, group[1:], strict=False):
+      if run.config['seed'] == other.config['seed']:
+        raise UserError(
+            f'{other.path} and {run.path} have one config and one seed: leave '
+            'one of them out.')
+  first = [group[0] for group in groups]
+  names = _named(first, identity.experiment)
+  if len(set(names)) < len(names):
+    names = _named(first, lambda c: identity.flatten(identity.identity(c)))
+  return dict(zip(names, groups, strict=True))
 
 
 def _by(runs, key):
@@ -253,39 +241,22 @@ def _by(runs, key):
   return list(groups.values())
 
 
-def _seeds(group):
-  return {run.config['seed']: run for run in group}
-
-
-def _names(groups):
-  """Names each group of runs: its model, and fields that differ."""
-  configs = [group[0].config for group in groups]
-  names = _named(configs, identity.experiment)
-  if len(set(names)) < len(names):
-    names = _named(configs, lambda c: identity.flatten(identity.identity(c)))
+def _named(runs, settings_of):
+  """Names each run: its model, and the task and fields that differ."""
+  tasks, names = {run.config['task'] for run in runs}, []
+  settings = {run.path: {name: json.dumps(value) for name, value in {
+      **fields.added(run.name or ''), **settings_of(run.config)}.items()}
+      for run in runs}
+  for run in runs:
+    mine = settings[run.path]
+    alike = [settings[other.path] for other in runs if other.name == run.name]
+    differing = [name for name in sorted(set().union(*alike))
+                 if len({other.get(name) for other in alike}) > 1]
+    names.append(', '.join([
+        str(run.name), *[run.config['task']] * (len(tasks) > 1),
+        *(f'{name}={mine.get(name, "unset")}' for name in differing
+          if name != 'task')]))
   return names
-
-
-def _named(configs, settings_of):
-  names = []
-  for config in configs:
-    alike = [c for c in configs
-             if c['model'].get('name') == config['model'].get('name')]
-    settings = [_settings(c, settings_of) for c in alike]
-    mine = _settings(config, settings_of)
-    differing = [f'{name}={mine.get(name, "unset")}' for name in sorted(
-        set().union(*settings)) if len({s.get(name) for s in settings}) > 1]
-    more = [config['task']] * (len({c['task'] for c in configs}) > 1)
-    more += [text for text in differing if not text.startswith('task=')]
-    names.append(', '.join([str(config['model'].get('name')), *more]))
-  return names
-
-
-def _settings(config, settings_of):
-  """Returns {dotted field: value as text}; fields the run lacks are added."""
-  values = fields.added(config['model'].get('name', ''))
-  values |= settings_of(config)
-  return {name: json.dumps(value) for name, value in values.items()}
 
 
 def _draw(lines):
@@ -306,7 +277,13 @@ def _draw(lines):
     if runs:
       _draw_line(ax, runs, dash, colour, label)
   runs = [run for group in lines.values() for run in group]
-  _draw_baselines(ax, runs)
+  baselines = {name: value for run in runs
+               for name, value in run.baselines.items()}
+  if baselines and len({run.config['task'] for run in runs}) == 1:
+    name = max(baselines, key=baselines.get)
+    ax.axhline(100 * baselines[name], linestyle='--', color=BASELINE,
+               linewidth=1.2, label=f'baseline on test: {plain(name, 60)} '
+               f'{100 * baselines[name]:.2f}')
   ax.set_xlabel('step')
   ax.set_ylabel('validation accuracy, %')
   ax.set_title(_title(lines.values()))
@@ -325,25 +302,13 @@ def _draw_line(ax, runs, dash, colour, label):
                     color=colour, alpha=0.2, linewidth=0)
 
 
-def _draw_baselines(ax, runs):
-  """Draws the highest baseline if all runs are of one task."""
-  baselines = {name: value for run in runs
-               for name, value in run.baselines.items()}
-  if baselines and len({run.config['task'] for run in runs}) == 1:
-    name = max(baselines, key=baselines.get)
-    ax.axhline(100 * baselines[name], linestyle='--', color=BASELINE,
-               linewidth=1.2, label=f'baseline on test: {plain(name, 60)} '
-               f'{100 * baselines[name]:.2f}')
-
-
 def _title(groups):
   """Returns the tasks, and the meaning of bands and of diamonds."""
   runs = [run for group in groups for run in group]
   names = plain(', '.join(sorted({str(run.config['task']) for run in runs})),
                 _LONGEST)
-  drawn = [sum(not run.recorded for run in group) for group in groups]
-  said = [*['means, bands from the least to the largest seed']
-          * (max(drawn) > 1),
+  bands = any(sum(not run.recorded for run in group) > 1 for group in groups)
+  said = [*['means, bands from the least to the largest seed'] * bands,
           *['diamonds: records, at the step of the tested parameters']
           * any(run.recorded for run in runs)]
   return ': '.join([names, *['; '.join(said)] * bool(said)])

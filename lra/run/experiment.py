@@ -20,9 +20,10 @@ from lra.configs import base
 from lra.core import paths, tasks
 from lra.core.errors import UserError
 from lra.core.tasks import Task
+from lra.data import prepared, wordpiece
 from lra.nn import mixer as mixers
 from lra.nn.encoder import Encoder
-from lra.run import bert, check, loader, source, vocabulary
+from lra.run import bert, check, loader, sources
 from lra.schema import identity
 
 
@@ -32,9 +33,7 @@ class Experiment:
 
   Attributes:
     config: the whole config, without references.
-    task: its task.
-    objective: its objective.
-    encoder: its encoder in float32; `model` changes the dtype.
+    encoder: the encoder in float32; `model` changes the dtype.
     folder: the run directory.
     made_by: the value of --config: file and task; '' for a config made in
       Python.
@@ -57,16 +56,14 @@ class Experiment:
 
     See `protocol_changes`, which raises UserError for an unknown protocol.
     """
-    if not self.made_by:
-      return None
-    return protocol_changes(self.config.to_dict(), self.made_by)
+    return protocol_changes(
+        self.config.to_dict(), self.made_by) if self.made_by else None
 
   @property
   def config_file(self) -> pathlib.Path | None:
     """The file that made the config; None for a config made in Python."""
-    if not self.made_by:
-      return None
-    return paths.config_file(paths.config_parts(self.made_by)[0])
+    return paths.config_file(
+        paths.config_parts(self.made_by)[0]) if self.made_by else None
 
   @property
   def dtype(self) -> str:
@@ -74,6 +71,11 @@ class Experiment:
     if self.config.dtype != 'auto':
       return self.config.dtype
     return 'float32' if jax.default_backend() == 'cpu' else 'bfloat16'
+
+  @property
+  def length(self) -> int:
+    """Positions of a whole sequence, the CLS token included."""
+    return self.objective.seq_len + self.encoder.prepend_cls
 
   @property
   def lengths(self) -> tuple[int, ...]:
@@ -101,17 +103,46 @@ class Experiment:
     """Returns the kernel that the mixers run; `xla` if there is no choice."""
     runs = getattr(
         self.encoder.mixer(dtype=jnp.dtype(dtype)), 'kernel_for', None)
-    if runs is None:
-      return 'xla'
-    return runs(self.objective.seq_len + self.encoder.prepend_cls,
-                self.config.encoder.width)
+    return runs(self.length, self.encoder.width) if runs else 'xla'
 
   @property
   def state_size(self) -> int | None:
     """Numbers that one layer keeps from token to token; see `lra.nn.mixer`."""
     return mixers.state_size(
-        self.encoder.mixer(), self.config.encoder.width,
-        self.objective.seq_len + self.encoder.prepend_cls)
+        self.encoder.mixer(), self.encoder.width, self.length)
+
+  @functools.cached_property
+  def source(self) -> 'Experiment | None':
+    """The run whose parameters it starts with, if a config describes it."""
+    return _source(self.config)
+
+  @property
+  def start(self) -> pathlib.Path:
+    """The run or BERT whose parameters it starts with; it may not exist."""
+    return self.source.folder if self.source else sources.path(self.config)
+
+  @property
+  def vocabulary(self) -> wordpiece.Vocabulary | None:
+    """The word pieces of its texts; None for bytes.
+
+    Raises:
+      UserError: the vocabulary is not named, is missing or has changed.
+    """
+    if not self.config.encoder.vocab_size:
+      return None
+    return sources.vocabulary(self.config, self.folder)
+
+  def data(self, data_dir: str | os.PathLike | None = None
+           ) -> prepared.Prepared:
+    """Loads the data set, by default from the config's folder.
+
+    Raises:
+      UserError: see `vocabulary` and `prepared.load`.
+    """
+    words = self.vocabulary  # an error here is known before data are prepared
+    data = prepared.load(
+        self.task.name, data_dir or self.config.data_dir or None)
+    return words.prepared(data, self.objective.seq_len) if words else data
 
   def with_seed(self, seed: int) -> 'Experiment':
     """Returns the experiment with another seed, in its own run directory."""
@@ -143,11 +174,14 @@ def resolve(config: ConfigDict, *, made_by: str = '',
   config = config.copy_and_resolve_references()
   if (config.init_from or config.pretrain.objective) and (
       not config.init_source):
-    config.init_source = source.fingerprint(config)
+    begun = _source(config)
+    config.init_source = (
+        identity.config_hash(begun.config.to_dict()) if begun else
+        sources.fingerprint(sources.path(config)))
     if bert.made(config.init_source):
-      bert.check(config, source.folder(config))
+      bert.check(config, sources.path(config))
   if not config.tokenizer_source:
-    config.tokenizer_source = vocabulary.fingerprint(config)
+    config.tokenizer_source = sources.check_tokenizer(config)
   if config.encoder.vocab_size:
     task = dataclasses.replace(task, vocab_size=config.encoder.vocab_size)
   objective = made(config, task, config.seq_len or task.seq_len)
@@ -157,6 +191,16 @@ def resolve(config: ConfigDict, *, made_by: str = '',
       config, task, objective, encoder,
       pathlib.Path(paths.local(
           folder or identity.run_folder(config.to_dict()))), made_by)
+
+
+def _source(config):
+  """Returns the experiment that a config starts from; None for a path.
+
+  Raises:
+    UserError, flags.Error: `config.init_from` makes no experiment.
+  """
+  made = sources.config_of(config)
+  return made and resolve(made[0], made_by=made[1])
 
 
 def _encoder(config, objective):
@@ -178,25 +222,13 @@ def _encoder(config, objective):
         f'config.encoder.pooling={settings.pooling} reads the first position, '
         f'which sees no other token in {config.model.name}: choose mean or '
         'last.')
-  return Encoder(
-      mixer=mixer, vocab_size=objective.task.vocab_size,
-      num_layers=settings.num_layers, width=settings.width,
-      conv_width=settings.conv_width,
-      mlp_width=settings.mlp_width, dropout=settings.dropout,
-      positions=settings.positions, max_positions=settings.max_positions,
-      token_types=settings.token_types,
-      norm_embedding=settings.norm_embedding,
-      prepend_cls=settings.pooling == 'cls',
-      cls_has_position=settings.cls_has_position,
-      embedding_std=settings.embedding_std, remat=settings.remat,
-      norm=settings.norm, norm_place=settings.norm_place,
-      norm_eps=settings.norm_eps, gelu=settings.gelu,
-      norm_momentum=settings.norm_momentum,
-      norm_rows=settings.norm_examples * (2 if objective.task.dual else 1),
-      block=settings.block, inputs=settings.inputs,
-      tie_dropout=settings.tie_dropout,
-      mask_padding=config.mask_padding, dtype=jnp.dtype('float32'),
-      full_length=objective.seq_len)
+  return _made(Encoder, {}, **{
+      **settings.to_dict(), 'mixer': mixer,
+      'vocab_size': objective.task.vocab_size,
+      'prepend_cls': settings.pooling == 'cls',
+      'norm_rows': settings.norm_examples * (2 if objective.task.dual else 1),
+      'mask_padding': config.mask_padding, 'dtype': jnp.dtype('float32'),
+      'full_length': objective.seq_len})
 
 
 def make_mixer(model):
@@ -209,11 +241,12 @@ def make_mixer(model):
     model: `config.model`, checked.
   """
   arguments = model.to_dict()
-  return functools.partial(
-      _mixer, models.mixer(arguments.pop('name')), arguments)
+  cls = models.mixer(arguments.pop('name'))
+  return functools.partial(_made, cls, arguments)
 
 
-def _mixer(cls, arguments, **given) -> nn.Module:
+def _made(cls, arguments, **given) -> nn.Module:
+  """Makes a module, with those of the given values that it has a field for."""
   fields = cls.__dataclass_fields__
   return cls(**arguments, **{k: v for k, v in given.items() if k in fields})
 

@@ -1,9 +1,8 @@
 """Matches the regular expressions of a config in bounded time.
 
 Python's `re` may try exponentially many ways to match a text, and blocks the
-interpreter meanwhile. `(.*.*.*)*x` would take longer than any run, and no
-signal or thread could stop it. An expression does not show that it is slow. So
-a separate process with a limit of CPU time does the matching.
+interpreter meanwhile: `(.*.*.*)*x` would take longer than any run. So a
+separate process with a limit of CPU time does the matching.
 """
 
 import functools
@@ -27,17 +26,10 @@ for pattern in map(re.compile, patterns):
 @functools.lru_cache(maxsize=100)
 def first(patterns: tuple[str, ...], names: tuple[str, ...], field: str
           ) -> tuple[int | None, ...]:
-  """Returns for each name the index of the first pattern that matches it.
+  """Returns the index of the first pattern that matches each whole name.
 
-  A pattern must match the whole name.
-
-  Args:
-    patterns: regular expressions that can be compiled.
-    names: the names to match.
-    field: the field of the config that has the patterns, for the error.
-
-  Returns:
-    Indices from 0; None for a name that no pattern matches.
+  It is None for a name that no pattern matches. `field` is the field of the
+  config that has the patterns, for the error.
 
   Raises:
     UserError: the patterns take more than `SECONDS`.

@@ -32,14 +32,10 @@ ONE_DEVICE = {name: 1 for name in AXES}
 
 
 def make(sizes, devices=None):
-  """Makes the mesh of `config.mesh`.
-
-  Args:
-    sizes: axis -> number of devices along it; -1 for the rest of them.
-    devices: the devices to use; all by default.
+  """Makes the mesh of `config.mesh`: axis -> devices along it, -1 for the rest.
 
   Raises:
-    UserError: the axes do not use all devices.
+    UserError: the axes do not use all devices (by default, all of JAX).
   """
   devices = jax.devices() if devices is None else devices
   shape = [sizes[name] for name in AXES]
@@ -57,11 +53,7 @@ def make(sizes, devices=None):
 
 
 def check(experiment: Experiment, shape: Mapping[str, int]) -> None:
-  """Checks that batches and sequences can be split over a mesh.
-
-  Args:
-    experiment: the experiment.
-    shape: axis -> devices along it.
+  """Checks that batches and sequences can be split over a mesh's shape.
 
   Raises:
     UserError: a field does not fit the mesh; the message names it.
@@ -87,13 +79,10 @@ def check(experiment: Experiment, shape: Mapping[str, int]) -> None:
 
 def of_examples(mesh, *, micro: bool, between: int | None = None
                 ) -> NamedSharding:
-  """Returns the sharding of an array of a batch.
+  """Returns the sharding of a batch [B, ...], or of microbatches [N, B, ...].
 
-  Args:
-    mesh: the devices.
-    micro: true for microbatches, [N, B, ...]; false for [B, ...].
-    between: number of axes between examples and tokens (1 for pairs of
-      sequences), if the last axis holds tokens; None without tokens.
+  `between` is the number of axes between examples and tokens (1 for pairs of
+  sequences); None if the last axis does not hold tokens.
   """
   lead = (None, BATCH_AXES) if micro else (BATCH_AXES,)
   if between is None or mesh.shape[SEQUENCE_AXIS] == 1:
@@ -109,9 +98,8 @@ def of_state(mesh, shape: tuple[int, ...]) -> NamedSharding:
 def keep_split(tree, *axes: str):
   """Splits arrays like the state, if any of `axes` has many devices.
 
-  Uses the current mesh. The compiler may have split an array in another way,
-  for example the gradient of a table of positions over `sequence`. Such an
-  array is moved once, here.
+  The compiler may have split an array in another way, for example the gradient
+  of a table of positions over `sequence`. Such an array is moved once, here.
   """
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or all(mesh.shape.get(axis, 1) == 1 for axis in axes):
@@ -122,10 +110,7 @@ def keep_split(tree, *axes: str):
 
 
 def rows(mesh, size: int) -> slice:
-  """Returns the slice of `size` examples that this process makes.
-
-  `size` is that of a batch, or of a microbatch.
-  """
+  """Returns the slice of a batch's `size` examples that this process makes."""
   if not distributed.is_multiprocess():
     return slice(None)
   pieces = of_examples(mesh, micro=False).addressable_devices_indices_map(
@@ -135,14 +120,14 @@ def rows(mesh, size: int) -> slice:
 
 
 def joined(batch, shardings, size: int, axis: int):
-  """Joins the parts that all processes have made into one batch.
+  """Joins the parts of a batch that all processes have made.
+
+  A batch of one process is returned unchanged.
 
   Args:
-    batch: numpy arrays of this process's `rows`. With only one process, they
-      are returned unchanged.
+    batch: numpy arrays of this process's `rows`.
     shardings: the sharding of each array, by name.
-    size: number of examples of all processes.
-    axis: the axis of the examples.
+    size: number of examples of all processes, along `axis`.
   """
   if not distributed.is_multiprocess():
     return batch
@@ -172,12 +157,10 @@ def everywhere(tree, sharding):
 
 
 def largest(mesh):
-  """Makes a function that computes maxima over all processes.
+  """Returns a function that computes maxima over all processes.
 
-  Returns:
-    A function (own int32 [n], after) -> int32 [n], the largest values of all
-    processes, on the devices. Its result is ready only after the arrays
-    `after`.
+  The function maps (own int32 [n], after) to int32 [n], on the devices. Its
+  result is ready only after the arrays `after`.
   """
   compiled = jax.jit(lambda own, after: own.max(0), keep_unused=True,
                      out_shardings=NamedSharding(mesh, P()))

@@ -24,12 +24,8 @@ def rsqrt(step, *, base: float, warmup: int):
   """Returns base * min(1, s / warmup) / sqrt(max(s, warmup)), s = step + 1.
 
   This is the schedule of Long Range Arena's code, which SimpleTRON keeps
-  (appendix A). Since s counts from 1, the first update is not zero.
-
-  Args:
-    step: updates made so far, 0 at the first one; a number or an array.
-    base: the config's learning rate.
-    warmup: steps of linear growth; 0 means none.
+  (appendix A). `step`, a number or an array, has 0 at the first update, whose
+  rate is not zero.
   """
   xp = jnp if isinstance(step, jax.Array) else np
   s = xp.asarray(step, xp.float32) + 1
@@ -38,18 +34,13 @@ def rsqrt(step, *, base: float, warmup: int):
 
 
 def schedule(config, base: float | None = None) -> Callable:
-  """Returns the schedule, a function from updates made to the learning rate.
+  """Returns `config.optim.schedule`: updates made -> learning rate.
 
-  `config.optim.schedule` names it. All schedules grow linearly over
-  `config.train.warmup_steps` steps; the last of these has the peak. `rsqrt`
-  then falls with the root of the step; its peak is learning_rate /
-  sqrt(warmup_steps). The peak of other schedules is the learning rate.
-  `constant` stays there. `cosine` and `linear` fall to `final_fraction` of it
-  at the last step.
-
-  Args:
-    config: the whole config.
-    base: the learning rate in place of `config.train.learning_rate`.
+  All schedules grow linearly over `config.train.warmup_steps` steps; the last
+  of these has the peak: learning_rate / sqrt(warmup_steps) for `rsqrt`, else
+  `base`, by default the config's learning rate. Then `rsqrt` falls with the
+  root of the step, `constant` stays, and `cosine` and `linear` fall to
+  `final_fraction` of the peak at the last step.
   """
   train, name = config.train, config.optim.schedule
   base = train.learning_rate if base is None else base
@@ -73,15 +64,20 @@ def schedule(config, base: float | None = None) -> Callable:
 def decay_mask(params):
   """Returns True for parameters that decay: two axes or more, no bias.
 
-  These are weight matrices and tables. In a few mixers, parameters with one
-  row per head decay too: scales of a norm (lightning), widths and means of a
-  kernel (rfa, gmm_rks), gates (duo), and biases with other names (synthesizer).
-  `config.optim.groups` can exempt them.
+  In a few mixers, parameters with one row per head decay too: scales of a norm
+  (lightning), widths and means of a kernel (rfa, gmm_rks), gates (duo), and
+  biases with other names (synthesizer). `config.optim.groups` can exempt them.
   """
   def decays(path, p):
     return p.ndim > 1 and 'bias' not in jax.tree_util.keystr(path[-1:])
 
   return jax.tree_util.tree_map_with_path(decays, params)
+
+
+def named(tree) -> dict[str, Any]:
+  """Returns {name: leaf} of a tree, with the names of `path_name`."""
+  return {path_name(path): leaf
+          for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def path_name(path) -> str:
@@ -93,9 +89,8 @@ def groups_of(config) -> tuple:
   """Returns the group of SSM parameters, if any, and `config.optim.groups`.
 
   The SSM group exists if `config.train` has a learning rate or a weight decay
-  for it, and the mixer has such parameters. (A protocol sets these fields for
-  all mixers.) The group comes first, because the first group that matches a
-  parameter counts.
+  for it, and the mixer has such parameters. It comes first: the first group
+  that matches a parameter counts.
   """
   train, groups = config.train, config.optim.groups
   own = {name: train[f'ssm_{name}'] for name in (
@@ -110,13 +105,10 @@ def groups_of(config) -> tuple:
 
 
 def numbers(config) -> dict[str, np.ndarray]:
-  """Returns the numbers that compiled steps take as arguments.
+  """Returns `learning_rate` and `weight_decay`, float32 [G], of `groups_of`.
 
-  As arguments, they may vary over a grid without another compilation.
-
-  Returns:
-    `learning_rate` and `weight_decay`, float32 [G], of the G groups of
-    `groups_of`. Without groups, one group has all parameters.
+  Without groups, one group has all parameters. Compiled steps take them as
+  arguments, so they may vary over a grid without another compilation.
   """
   groups = groups_of(config) or (('.*', {}),)
   return {name: np.array([(options or {}).get(name, config.train[name])
@@ -128,12 +120,8 @@ def make(config, given=None) -> optax.GradientTransformation:
   """Makes the optimizer: clipping, groups, update rule, weight decay.
 
   Its `update` takes the gradient and, to clip it, its `norm`, both from
-  `gradient_norm`. `init` raises UserError if `config.optim.groups` leaves a
-  parameter out or has a group without parameters.
-
-  Args:
-    config: the whole config.
-    given: replaces `numbers(config)`; may be traced.
+  `gradient_norm`; its `init` raises UserError as `labels`. `given`, which may
+  be traced, replaces `numbers(config)`.
   """
   optim, given = config.optim, given or numbers(config)
   groups = groups_of(config)
@@ -156,9 +144,8 @@ def make(config, given=None) -> optax.GradientTransformation:
 def gradient_norm(config, grads) -> tuple[Any, jax.Array]:
   """Returns the gradient and its global L2 norm, float32 [].
 
-  Frozen parameters do not count in the norm. So clipping compares the norm of
-  the trained parameters with `config.optim.clip_norm`, and XLA need not compute
-  other gradients.
+  Frozen parameters do not count in the norm, so XLA need not compute their
+  gradients.
 
   On a single GPU, the returned gradients lie in one array. Then one kernel
   computes the norm, and XLA updates all parameters of one shape by one kernel,
@@ -235,8 +222,7 @@ def labels(params, groups):
     UserError: a parameter is in no group, a group has no parameter, all
       parameters are frozen, or an expression takes too long.
   """
-  names = tuple(path_name(path) for path, _ in
-                jax.tree_util.tree_leaves_with_path(params))
+  names = tuple(named(params))
   numbers = matching.first(tuple(pattern for pattern, _ in groups), names,
                            'config.optim.groups')
   if None in numbers:

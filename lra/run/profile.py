@@ -14,11 +14,7 @@ STEP = 'update'  # name of an update in a trace; its number is `step_num`
 
 
 def steps(text: str, total: int) -> range:
-  """Parses `20:30` to the updates 20 to 30; the first of a run is 1.
-
-  Args:
-    text: the value of --profile.
-    total: updates of the run.
+  """Parses `20:30` to the updates 20 to 30 of `total`; the first is 1.
 
   Raises:
     UserError: the text is not of that form, or the run has no such updates.
@@ -32,53 +28,36 @@ def steps(text: str, total: int) -> range:
   return range(first, last + 1)
 
 
-def check(wanted: range, done: int, folder: pathlib.Path) -> None:
-  """Checks that a run has made none of the updates to trace.
-
-  Args:
-    wanted: the updates from `steps`; empty for no trace.
-    done: updates that the run has made.
-    folder: its directory.
-
-  Raises:
-    UserError: the run has made some of them.
-  """
-  if wanted and wanted[0] <= done:
-    raise UserError(
-        f'{folder} has made {done} updates already, so --profile={wanted[0]}:'
-        f'{wanted[-1]} is too late: trace later ones, or choose another '
-        '--workdir.')
-
-
 class Profile:
-  """Traces updates of a run.
+  """Traces the updates `steps` of the run in `folder`; none if it is empty."""
 
-  Args:
-    folder: the folder of the trace.
-    steps: the updates to trace; empty for none.
-    wait: waits until the device is idle; called before the trace begins and
-      before it ends.
-  """
+  def __init__(self, folder: pathlib.Path, steps: range):
+    self._folder, self._steps, self._running = folder, steps, False
 
-  def __init__(self, folder: pathlib.Path, steps: range,
-               wait: Callable[[], None]):
-    self._folder, self._steps, self._wait = folder, steps, wait
-    self._running = False
+  def check(self, done: int) -> None:
+    """Raises UserError if one of the updates is made already."""
+    wanted = self._steps
+    if wanted and wanted[0] <= done:
+      raise UserError(
+          f'{self._folder} has made {done} updates already, so --profile='
+          f'{wanted[0]}:{wanted[-1]} is too late: trace later ones, or choose '
+          'another --workdir.')
 
   @contextlib.contextmanager
-  def update(self, step: int):
-    """Returns a context in which to dispatch update `step`."""
+  def update(self, step: int, wait: Callable[[], None]):
+    """Context in which to dispatch an update; `wait` waits for the device."""
     if step not in self._steps:
       yield
       return
     if not self._running:
-      self._wait()
-      jax.profiler.start_trace(self._folder, create_perfetto_trace=True)
+      wait()
+      jax.profiler.start_trace(
+          self._folder / 'profile', create_perfetto_trace=True)
       self._running = True
     with jax.profiler.StepTraceAnnotation(STEP, step_num=step):
       yield
     if step == self._steps[-1]:
-      self._wait()
+      wait()
       self.close()
 
   def close(self) -> None:
@@ -86,5 +65,6 @@ class Profile:
     if self._running:
       self._running = False
       jax.profiler.stop_trace()
-      say(f'The profile is in {self._folder}: open it with TensorBoard and its '
-          'plugin xprof, or perfetto_trace.json.gz at ui.perfetto.dev.')
+      say(f'The profile is in {self._folder / "profile"}: open it with '
+          'TensorBoard and its plugin xprof, or perfetto_trace.json.gz at '
+          'ui.perfetto.dev.')

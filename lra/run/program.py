@@ -55,6 +55,13 @@ class Program:
     with jax.set_mesh(self.mesh):
       return jax.jit(self._init, out_shardings=shardings)(self.config.seed)
 
+  def _init(self, seed):
+    batch = {name: jnp.ones(shape, dtype) for name, (shape, dtype) in
+             self.objective.shapes(sizes_lib.devices(self.mesh)).items()}
+    return step.init_state(
+        self.model, self.objective, optim.make(self.config), seed,
+        self.objective.inputs(batch))
+
   @functools.cached_property
   def state_shape(self) -> step.TrainState:
     """Shapes, dtypes and shardings of a state.
@@ -72,12 +79,11 @@ class Program:
 
   @property
   def all_lengths(self) -> tuple[int, ...]:
-    """Lengths to compute batches at; several only on a CPU.
+    """`Experiment.lengths` on a CPU, by which examples are sorted there.
 
-    They come from `Experiment.lengths`. With several lengths, examples are
-    sorted by length. On a GPU, the choice between lengths would make the host
-    wait for the device. It would save little, since a GPU computes a whole
-    batch at the length of its longest example.
+    On a GPU, the choice between lengths would make the host wait for the
+    device. It would save little, since a GPU computes a whole batch at the
+    length of its longest example.
     """
     lengths = self.experiment.lengths
     return lengths if sizes_lib.is_cpu(self.mesh) else lengths[-1:]
@@ -89,16 +95,11 @@ class Program:
     There are several only if the mesh splits just examples, over `data`:
     devices that wait for one another must choose the same length.
     """
-    lengths = self.all_lengths
     together = self.mesh.size > self.mesh.shape['data']
-    return lengths[-1:] if together else lengths
+    return self.all_lengths[-1:] if together else self.all_lengths
 
   def batch_shardings(self, *, micro: bool) -> dict[str, NamedSharding]:
-    """Returns the sharding of each array of a batch, by name.
-
-    Args:
-      micro: true for microbatches, [N, B, ...]; false for [B, ...].
-    """
+    """Returns the sharding of each array of a batch, or of microbatches."""
     return {name: mesh.of_examples(
         self.mesh, micro=micro, between=(
             len(shape) - 2 if name in self.objective.of_tokens else None))
@@ -108,8 +109,7 @@ class Program:
              ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     """Returns shape and dtype of each array of a batch with first axes `lead`.
 
-    The arrays are those of the objective and, in training, `place`; see
-    `batches.train_batch`.
+    Microbatches have `place` too, see `batches.train_batch`.
     """
     place = {'place': (lead, np.dtype(np.int32))} if micro else {}
     return self.objective.shapes(*lead) | place
@@ -119,23 +119,16 @@ class Program:
     return mesh.rows(self.mesh, size)
 
   def put(self, batch, *, micro: bool):
-    """Returns a batch for the compiled steps, from this process's part of it.
-
-    Args:
-      batch: numpy arrays of this process's `rows`.
-      micro: see `batch_shardings`.
-    """
+    """Returns a batch for the compiled steps, from this process's `rows`."""
     return mesh.joined(
         batch, self.batch_shardings(micro=micro),
         self.sizes.microbatch if micro else self.sizes.eval_batch,
         axis=int(micro))
 
   def put_given(self):
-    """Puts the values that a step takes as arguments on the devices.
+    """Puts `seed`, int32 [], and the values of `optim.numbers` on the devices.
 
-    Returns:
-      `seed`, int32 [], and the values of `optim.numbers`. Configs that differ
-      only in these share one compiled step.
+    Configs that differ only in these share one compiled step.
     """
     return mesh.everywhere(self._given, self._replicated)
 
@@ -154,33 +147,29 @@ class Program:
     The compiled function donates the state.
     """
     micro = self.sizes.microbatch
-    count = self.config.train.batch_size // micro
-
     given = jax.tree.map(lambda x: jax.ShapeDtypeStruct(
         x.shape, x.dtype, sharding=self._replicated), self._given)
     return self._compile(
         functools.partial(step.train_step, self.model, self.objective,
                           at=self.lengths),
-        self.state_shape, self._batch_shape(count, micro), given,
+        self.state_shape,
+        self._batch_shape(self.config.train.batch_size // micro, micro), given,
         donate_argnums=0,
         out=(jax.tree.map(lambda x: x.sharding, self.state_shape),
              self._replicated))
 
   def compile_eval(self):
     """Compiles `step.eval_step`, (params, constants, batch) -> counts."""
-    shape = self.state_shape
-    return self._compile(
-        functools.partial(step.eval_step, self.model, self.objective,
-                          at=self.lengths),
-        shape.params, shape.constants,
-        self._batch_shape(self.sizes.eval_batch))
+    return self._compile_scored(step.eval_step, at=self.lengths)
 
   def compile_mixer_std(self):
     """Compiles `step.mixer_std`, (params, constants, batch) -> [layers]."""
-    shape = self.state_shape
+    return self._compile_scored(step.mixer_std)
+
+  def _compile_scored(self, function, **options):
     return self._compile(
-        functools.partial(step.mixer_std, self.model, self.objective),
-        shape.params, shape.constants,
+        functools.partial(function, self.model, self.objective, **options),
+        self.state_shape.params, self.state_shape.constants,
         self._batch_shape(self.sizes.eval_batch))
 
   def compile_norm(self):
@@ -188,23 +177,16 @@ class Program:
     return self._compile(optim.global_norm, self.state_shape.params)
 
   def fit_train(self) -> tuple['Program', Any]:
-    """Compiles the training step at the largest microbatch that fits.
+    """Returns the program with the largest microbatch that fits, and its step.
 
-    Returns:
-      (this program with that size, the result of `compile_train`). If the
-      config names a size, that size is used.
+    A size in the config is taken as it is. The step is that of `compile_train`.
     """
     return self._fit('microbatch', self.config.train.microbatch_size,
                      Program.compile_train, 'Training',
                      sizes_lib.unit(self.config, self.mesh))
 
   def fit_eval(self) -> tuple['Program', Any]:
-    """Compiles the evaluation step at the largest batch that fits.
-
-    Returns:
-      (this program with that size, the result of `compile_eval`). If the
-      config names a size, that size is used.
-    """
+    """Returns the same for `eval_batch` and `compile_eval`."""
     return self._fit('eval_batch', self.config.train.eval_batch_size,
                      Program.compile_eval, 'Evaluation',
                      sizes_lib.devices(self.mesh))
@@ -216,6 +198,13 @@ class Program:
         lambda size: compile_it(self.sized(**{name: size})),
         getattr(self.sizes, name), share, sizes_lib.budget(self.mesh), what)
     return self.sized(**{name: size}), compiled
+
+  def sized(self, **sizes: int) -> 'Program':
+    """Returns this program with other `sizes`."""
+    other = dataclasses.replace(
+        self, sizes=dataclasses.replace(self.sizes, **sizes))
+    other.__dict__['state_shape'] = self.state_shape  # sizes do not change it
+    return other
 
   def order(self, split: prepared.Split) -> np.ndarray:
     """Returns the order in which examples are evaluated, int [N].
@@ -229,18 +218,14 @@ class Program:
   def evaluate(self, eval_step: Callable, scored, split: prepared.Split,
                tick: Callable[[Any], bool] = lambda counted: True
                ) -> list | None:
-    """Evaluates a split, every example once.
+    """Returns counts for `Objective.scores`, of every example in its `order`.
 
     Args:
       eval_step: the result of `compile_eval`.
       scored: `params` and `constants` of the model.
       split: the examples.
       tick: called with the counts of each dispatched batch, which may not be
-        ready yet; False ends the evaluation.
-
-    Returns:
-      Counts for `Objective.scores`, with examples in their `order`; None if
-      `tick` ended the evaluation.
+        ready yet; False ends the evaluation, which then returns None.
     """
     counts, size = [], self.sizes.eval_batch
     for batch in batches.eval_batches(
@@ -253,13 +238,6 @@ class Program:
       if len(counts) > AHEAD:
         jax.block_until_ready(counts[-1 - AHEAD])
     return jax.device_get(counts)  # one transfer: no batch waits for the host
-
-  def sized(self, **sizes: int) -> 'Program':
-    """Returns this program with other `sizes`."""
-    other = dataclasses.replace(
-        self, sizes=dataclasses.replace(self.sizes, **sizes))
-    other.__dict__['state_shape'] = self.state_shape  # sizes do not change it
-    return other
 
   def _compile(self, function, *shapes, donate_argnums=(), out=None):
     with jax.set_mesh(self.mesh):
@@ -274,31 +252,18 @@ class Program:
     return NamedSharding(self.mesh, P())
 
   def _batch_shape(self, *lead):
-    shardings = self.batch_shardings(micro=len(lead) == 2)
+    micro = len(lead) == 2
+    shardings = self.batch_shardings(micro=micro)
     return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=shardings[name])
-            for name, (shape, dtype)
-            in self.shapes(*lead, micro=len(lead) == 2).items()}
-
-  def _init(self, seed):
-    rows = self.mesh.shape['data'] * self.mesh.shape['fsdp']
-    batch = {name: jnp.ones(shape, dtype) for name, (shape, dtype)
-             in self.objective.shapes(rows).items()}
-    return step.init_state(
-        self.model, self.objective, optim.make(self.config), seed,
-        self.objective.inputs(batch))
+            for name, (shape, dtype) in self.shapes(*lead, micro=micro).items()}
 
 
 def make(experiment: Experiment, devices=None, dtype: str | None = None,
          before: dict | None = None) -> Program:
-  """Makes the program of an experiment on some devices.
+  """Makes the program of an experiment on some devices, by default on all.
 
-  It also fixes JAX's settings for the rest of the process.
-
-  Args:
-    experiment: the experiment.
-    devices: the devices to use; all by default.
-    dtype: the compute dtype; by default that of the experiment.
-    before: see `sizes.wanted`.
+  It also fixes JAX's settings for the rest of the process. `dtype` replaces
+  that of the experiment; for `before` see `sizes.wanted`.
 
   Raises:
     UserError: the experiment cannot run on these devices; the message names
@@ -330,5 +295,5 @@ def count_parameters(state: step.TrainState) -> dict[str, int]:
 
 def sizes(params) -> dict[str, int]:
   """Returns name -> number of entries, for a tree of arrays or shapes."""
-  return {optim.path_name(path): int(np.prod(x.shape))
-          for path, x in jax.tree_util.tree_leaves_with_path(params)}
+  return {name: int(np.prod(x.shape))
+          for name, x in optim.named(params).items()}

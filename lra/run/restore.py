@@ -12,16 +12,12 @@ from lra.run import mesh, program, rundir, weights
 from lra.run.checkpoint import Checkpoints
 from lra.run.counters import RunCounters, scored_of
 from lra.run.experiment import resolve
-from lra.run.source import place
+from lra.run.sources import place
 from lra.schema import fields
 
 
 def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
-  """Returns fingerprint and origin of a run's data; a missing one is None.
-
-  Args:
-    folder: see `scored`.
-  """
+  """Returns fingerprint and origin of a run's data; a missing one is None."""
   run_folder = place(folder)[0]
   kept = rundir.environment(run_folder)
   if kept.get('data_origin') is None:  # an older run
@@ -43,8 +39,7 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
     (program, its `params` and `constants`, their step).
 
   Raises:
-    UserError: the folder is none of these, has no checkpoint yet, is damaged,
-      or was saved by another config.
+    UserError: the folder cannot be read, or was saved by another config.
   """
   run_folder, kind, step = place(folder)
   try:
@@ -83,10 +78,10 @@ def _config(values):
 
 def _restored(made, checkpoints, kind, step):
   """Returns (`params` and `constants`, their step)."""
-  shape, folder = made.state_shape, checkpoints.folder
+  like, folder = scored_of(made.state_shape), checkpoints.folder
   if kind == 'best' and step is not None:
-    return checkpoints.restore_best(step, scored_of(shape)), step
-  restored = checkpoints.restore_last(shape, only=step)
+    return checkpoints.restore_best(step, like), step
+  restored = checkpoints.restore_last(made.state_shape, only=step)
   if restored is None:
     if (folder.parent / 'result.json').exists():
       raise UserError(
@@ -95,14 +90,10 @@ def _restored(made, checkpoints, kind, step):
     raise UserError(f'{folder} has no checkpoint yet: let the run continue '
                     'until its first validation.')
   state, counters = restored[0], RunCounters.of(restored[1], folder)
-  if kind == 'last':
-    return scored_of(state), int(state.step)
-  if kind == 'best':
-    if counters.best_val is None:
-      raise UserError(f'{folder / kind} is empty, since nothing was validated: '
-                      f'give {folder / "last"}.')
-    return (checkpoints.restore_best(counters.best_step, scored_of(shape)),
+  if kind == 'best' and counters.best_val is None:
+    raise UserError(f'{folder / kind} is empty, since nothing was validated: '
+                    f'give {folder / "last"}.')
+  if kind == 'best' or not kind and counters.scores_best(made.config):
+    return (checkpoints.restore_best(counters.best_step, like),
             counters.best_step)
-  found = counters.chosen(made, state, checkpoints)
-  return found, (counters.best_step if counters.scores_best(made.config)
-                 else int(state.step))
+  return scored_of(state), int(state.step)

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lra.core import files
 from lra.core.errors import UserError
@@ -53,9 +53,7 @@ def _check_links(folder):
 
 
 def environment(folder: pathlib.Path) -> dict:
-  """Returns env.json, which describes a run's machine and data.
-
-  Returns {} if the file does not exist.
+  """Returns env.json, which describes a run's machine and data; {} if missing.
 
   Raises:
     UserError: the file is damaged.
@@ -74,9 +72,7 @@ def environment(folder: pathlib.Path) -> dict:
 
 
 class RunDirectory:
-  """Manages the run directory of one config and seed.
-
-  The directory is locked while the object lives.
+  """Manages the run directory of one config and seed; locks it until `close`.
 
   Args:
     folder: the directory.
@@ -149,6 +145,27 @@ class RunDirectory:
     """Returns the run's result, None if it has none yet."""
     return result.read_if_there(self.folder / 'result.json')
 
+  def write_environment(self, fields: dict, more: Mapping[str, bytes]) -> None:
+    """Writes env.json, and files {name: content} that the run needs."""
+    if self._writes:
+      write_json(self.folder / 'env.json', fields)
+      files.write_all({self.folder / name: data for name, data in more.items()})
+
+  def draw_curves(self, baselines: Mapping[str, float]) -> dict:
+    """Draws curves.png; returns fields of the result that curves have."""
+    fields = {}
+    if self._writes and self.metrics_path.exists():
+      from lra.run import curves  # imports matplotlib, which takes a second
+      try:
+        points = curves.read(self.metrics_path)
+        fields['learnt_step'] = curves.learnt_step(points)
+        if self._config['train']['mixer_std']:
+          fields['mixer_std'] = curves.mixer_std(points)
+        curves.plot(self.metrics_path, self.folder / 'curves.png', baselines)
+      except UserError as e:
+        say(f'No curves are drawn: {e}')
+    return fields
+
   def log(self, **fields) -> None:
     """Appends one object to metrics.jsonl, then to the other writers."""
     if not self._writes:
@@ -164,10 +181,7 @@ class RunDirectory:
       writer.write(fields)
 
   def log_to(self, names: Sequence[str]) -> None:
-    """Adds writers and gives them all earlier points; call after `rewind`.
-
-    Args:
-      names: names in `writers.WRITERS`.
+    """Adds writers, by name, with all earlier points; call after `rewind`.
 
     Raises:
       UserError: one of the writers cannot start.
@@ -179,10 +193,8 @@ class RunDirectory:
   def rewind(self, step: int, validated_step: int) -> None:
     """Drops metrics that will be logged again, and a line torn by a kill.
 
-    Args:
-      step: the step from which the run resumes.
-      validated_step: the last step whose validation counts. Validations after
-        it were undone by a kill and run again.
+    The run resumes from `step`. Validations after `validated_step` were undone
+    by a kill and run again.
     """
     if not self._writes:
       return

@@ -30,12 +30,7 @@ SHARE = 0.8
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """Holds the batch sizes of a run on its hardware.
-
-  Attributes:
-    microbatch: examples of one forward and backward pass.
-    eval_batch: examples of one forward pass in evaluation.
-  """
+  """Examples of one forward and backward pass, and of one in evaluation."""
   microbatch: int
   eval_batch: int
 
@@ -47,27 +42,22 @@ class Sizes:
 def wanted(config, mesh, before: dict | None = None) -> Sizes:
   """Returns the sizes to try first.
 
-  Args:
-    config: a checked config.
-    mesh: the devices of the run.
-    before: env.json of the run, if it was begun before. On the same kind of
-      device a run keeps its sizes.
+  On the same kind of device a run keeps the sizes in `before`, its env.json.
 
   Raises:
     UserError: no size divides among the devices of the mesh.
   """
-  train, share = config.train, devices(mesh)
-  kept = before or {}
+  train, share, kept = config.train, devices(mesh), before or {}
   if kept.get('device') != machine.device_name():
     kept = {}
-  on_cpu = is_cpu(mesh)
-  micro = train.microbatch_size or kept.get('microbatch_size') or (
-      train.cpu_microbatch_size if on_cpu else train.batch_size)
-  evaluated = train.eval_batch_size or kept.get('eval_batch_size') or (
-      train.cpu_eval_batch_size if on_cpu else EVAL_BATCH)
-  if not train.microbatch_size:
-    micro = _divisor(train.batch_size, micro, share, unit(config, mesh))
-  if not train.eval_batch_size:
+  usual = (train.cpu_microbatch_size, train.cpu_eval_batch_size) if is_cpu(
+      mesh) else (train.batch_size, EVAL_BATCH)
+  micro, evaluated = train.microbatch_size, train.eval_batch_size
+  if not micro:
+    micro = _divisor(train.batch_size, kept.get('microbatch_size') or usual[0],
+                     share, unit(config, mesh))
+  if not evaluated:
+    evaluated = kept.get('eval_batch_size') or usual[1]
     evaluated = max(evaluated // share, 1) * share
   return Sizes(micro, evaluated)
 
@@ -79,7 +69,7 @@ def devices(mesh) -> int:
 
 def unit(config, mesh) -> int:
   """Returns the number of examples that microbatches are multiples of."""
-  return math.lcm(devices(mesh), check.sharing(config.train, config.encoder))
+  return math.lcm(devices(mesh), check.sharing(config))
 
 
 def _divisor(batch, most, share, unit):
@@ -96,8 +86,7 @@ def _divisor(batch, most, share, unit):
         f'config.train.batch_size={batch} is no multiple of {unit}, the '
         f'examples that share statistics on {share} devices: choose another '
         'config.encoder.norm_examples, or a smaller config.mesh.')
-  each = batch // unit
-  most = max(most // unit, 1)
+  each, most = batch // unit, max(most // unit, 1)
   return unit * max(n for n in range(1, each + 1)
                     if each % n == 0 and n <= most)
 
@@ -126,18 +115,16 @@ def needs(compiled) -> int:
 
 def fitting(compile_at: Callable[[int], Any], size: int, share: int,
             limit: float, what: str) -> tuple[int, Any]:
-  """Compiles at a size, halved until the program fits.
+  """Returns the largest size whose program fits, and the program.
+
+  The smallest size is returned even if it does not fit: the device decides.
 
   Args:
     compile_at: size -> compiled program.
-    size: examples to begin with.
+    size: examples to begin with; it is halved as often as necessary.
     share: every size is a multiple of this number.
     limit: bytes that the program may need.
     what: name of the program, for the user.
-
-  Returns:
-    (size, compiled program). The smallest size is returned even if it does not
-    fit: the device decides.
 
   Raises:
     jax.errors.JaxRuntimeError: even the smallest size cannot be compiled.
@@ -159,20 +146,11 @@ def fitting(compile_at: Callable[[int], Any], size: int, share: int,
 
 
 def check_batches(experiment: Experiment, mesh, chosen: Sizes) -> None:
-  """Refuses batches if their widest layer alone does not fit into memory.
-
-  Args:
-    experiment: the experiment.
-    mesh: the devices.
-    chosen: the batch sizes of the run.
-
-  Raises:
-    UserError: a batch size is too large; the message names the field.
+  """Raises UserError if the widest layer of a batch does not fit into memory.
   """
   config, tokens = experiment.config, experiment.objective.seq_len
   tokens *= 2 if experiment.task.dual else 1
-  wide = max(config.encoder.width, config.encoder.mlp_width)
-  layer = 2 * wide  # bytes, at 16 bits
+  layer = 2 * max(config.encoder.width, config.encoder.mlp_width)  # bytes
   for name, count, each in (
       ('batch_size', config.train.batch_size, 2),
       ('microbatch_size', chosen.microbatch, layer),
@@ -186,17 +164,13 @@ def check_batches(experiment: Experiment, mesh, chosen: Sizes) -> None:
 
 
 def check_state(state, entries: dict[str, int], width: int, mesh) -> None:
-  """Refuses a state that does not fit into memory with its gradients.
+  """Raises UserError if a state does not fit into memory with its gradients.
 
   Args:
     state: shapes and dtypes of a `step.TrainState`.
     entries: parameter name -> number of entries.
-    width: `config.encoder.width`.
+    width: `config.encoder.width`, for the message.
     mesh: the devices.
-
-  Raises:
-    UserError: the state is too large; the message names the width and the
-      largest parameter.
   """
   least = sum(x.size * x.dtype.itemsize
               for x in jax.tree.leaves((state, state.params)))
@@ -209,11 +183,7 @@ def check_state(state, entries: dict[str, int], width: int, mesh) -> None:
 
 
 def check_compiled(compiled, mesh) -> None:
-  """Raises an accelerator's error if a function needs too much memory.
-
-  Raises:
-    jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED.
-  """
+  """Raises RESOURCE_EXHAUSTED if a function needs more than a CPU's memory."""
   needed = needs(compiled)
   if _too_much(needed, mesh):
     raise jax.errors.JaxRuntimeError(

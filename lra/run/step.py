@@ -69,17 +69,11 @@ def init_state(model: nn.Module, objective: Objective, tx, seed,
 
 def train_step(model, objective: Objective, state: TrainState, batch, given,
                at: tuple[int, ...] = ()):
-  """Makes one update.
+  """Makes one update; returns (state, `optim.gradient_norm`, float32 []).
 
-  Args:
-    model, objective, batch, at: as in `batch_gradient`.
-    state: the state before the update.
-    given: `seed`, int32 [], and the values of `optim.numbers`.
-
-  Returns:
-    (state, gradient norm). The norm, float32 [], is that of
-    `optim.gradient_norm`. A caller can wait for it after the next update has
-    consumed the state.
+  A caller can wait for the norm after the next update has consumed the state.
+  `given` are `seed`, int32 [], and the values of `optim.numbers`. For the other
+  arguments see `batch_gradient`.
   """
   key = jax.random.fold_in(stream(given['seed'], DROPOUT), state.step)
   grads, sums, stats = batch_gradient(
@@ -110,15 +104,14 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
   whose examples are on several devices communicate too.
 
   Args:
-    model: inputs to outputs.
+    model: the objective's inputs to outputs.
     objective: the objective to minimise.
     params: float32 parameters.
     constants: the model's other collections.
-    batch: the objective's arrays with two leading axes, [N, B, ...] of N
-      microbatches, and `place`, int32 [N, B].
+    batch: the objective's arrays [N, B, ...] of N microbatches, and `place`,
+      int32 [N, B].
     key: random key of this step.
-    at: lengths that a microbatch may be computed at, see `at_fitting`; () for
-      its own length only.
+    at: lengths that a microbatch may be computed at, see `at_fitting`.
 
   Returns:
     (gradient, the objective's sums over the batch, the updated collection
@@ -173,12 +166,7 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
 
 def eval_step(model, objective: Objective, params, constants, batch,
               at: tuple[int, ...] = ()):
-  """Returns the objective's counts for a batch; see `Objective.count`.
-
-  Args:
-    model, objective, params, constants, at: as in `batch_gradient`.
-    batch: the objective's arrays, [B, ...].
-  """
+  """Returns `Objective.count` of a batch, the objective's arrays [B, ...]."""
 
   def count(batch):
     outputs = model.apply(
@@ -192,10 +180,7 @@ def mixer_std(model, objective: Objective, params, constants, batch):
   """Returns the standard deviation of each mixer's output, float32 [layers].
 
   It is over the tokens and channels of the batch, without padding, and for
-  pairs over both documents.
-
-  Args:
-    model, objective, params, constants, batch: as in `eval_step`.
+  pairs over both documents. The arguments are those of `eval_step`.
   """
   _, kept = model.apply(
       {'params': params, **constants}, objective.inputs(batch), train=False,
@@ -210,19 +195,12 @@ def mixer_std(model, objective: Objective, params, constants, batch):
 
 def at_fitting(function: Callable, objective: Objective,
                lengths: tuple[int, ...], batch, *args) -> Any:
-  """Calls a function with a batch cut to the shortest length that holds it.
+  """Returns function(batch, *args), with the batch cut to a fitting length.
 
-  Only padding is cut, so results are equal. It saves most if examples are
-  sorted by length, so that those of a microbatch have similar lengths.
-
-  Args:
-    function: called as function(batch, *args); the shapes of its results must
-      not depend on the length.
-    objective: cuts the batch.
-    lengths: rising; the last one is that of the batch. The batch is not cut if
-      there are fewer than two.
-    batch: arrays with the examples along axis 0.
-    *args: arrays.
+  Only padding is cut, so results are equal; their shapes must not depend on the
+  length. It saves most if the examples of a microbatch have similar lengths.
+  `lengths` rise up to that of the batch, which is not cut if there are fewer
+  than two.
   """
 
   def at(length):

@@ -12,6 +12,7 @@ from lra.core import distributed, machine, signals
 from lra.core.distributed import is_leader, is_multiprocess
 from lra.core.errors import UserError
 from lra.core.terminal import TIME_LIMIT, StopRequest, bar, say
+from lra.run import scoring
 from lra.run.experiment import Experiment
 from lra.run.process_cache import ProcessCache
 from lra.run.trainer import Diverged, Trainer
@@ -33,7 +34,7 @@ def train(experiment: Experiment, max_minutes: float | None = None,
   Args:
     experiment: the experiment, from `resolve`.
     max_minutes: stop, with a checkpoint, after so many minutes.
-    log: names of writers besides metrics.jsonl; see `writers.WRITERS`.
+    log: names of writers besides metrics.jsonl, of `writers.WRITERS`.
     profiled: updates, from 1, to trace in `profile/`.
     recorded: whether the run will be published.
     shared: data and compiled steps of other runs of this process.
@@ -54,46 +55,45 @@ def train(experiment: Experiment, max_minutes: float | None = None,
   t = experiment.config.train
   with StopRequest(max_minutes) as own, contextlib.closing(Trainer(
       experiment, log, profiled if is_leader() else range(0), recorded,
-      shared)) as trainer:
+      shared)) as run:
     status, test = 'stopped', None
-    begun = trainer.step, trainer.counters.validated_step
-    stop = trainer.listen(own)
+    state, stop = run.restore(), run.listen(own)
+    begun = run.step, run.counters.validated_step
     try:
-      trainer.compile()
+      run.compile()
       if announced:
         (shared or ProcessCache()).once(announced, lambda: say(announced))
-      with bar(total=t.steps, done=trainer.step, what=trainer.title) as shown:
+      with bar(total=t.steps, done=run.step, what=run.title) as shown:
         while not stop.reason:
-          if trainer.validation_due() and trainer.validate(stop):
-            trainer.save()
-            if watch and trainer.step < t.steps:
-              own.ask(watch(
-                  trainer.step, trainer.counters.last_val['accuracy']))
-          if trainer.step == t.steps or stop.reason:
+          if run.validation_due() and scoring.validate(run, state, stop):
+            run.save(state)
+            if watch and run.step < t.steps:
+              own.ask(watch(run.step, run.counters.last_val['accuracy']))
+          if run.step == t.steps or stop.reason:
             break
           if stop.checkpoint(
-              due=trainer.minutes_since_save() > t.checkpoint_minutes):
-            trainer.save()
-          trainer.update(trainer.next_batch())
+              due=run.minutes_since_save() > t.checkpoint_minutes):
+            run.save(state)
+          state = run.update(state, run.next_batch())
           shown.update()
-          if trainer.step % t.log_every == 0 or trainer.step == t.steps:
-            shown.set_postfix_str(trainer.log(), refresh=False)
+          if run.step % t.log_every == 0 or run.step == t.steps:
+            state, text = run.log(state)
+            shown.set_postfix_str(text, refresh=False)
       if not stop.reason and tested:
-        test = trainer.score(stop)
-      if not stop.reason and not tested:
+        test = scoring.test(run, state, stop)
+      if test is not None:
+        status = 'ok'
+      elif not stop.reason and not tested:
         status = 'validated'
-      elif test is None:
-        trainer.save()
-        say(f'{trainer.title}: stopped at step {trainer.step} '
-            f'({stop.reason}): the same '
-            'command continues from here.')
+      else:
+        run.save(state)
+        say(f'{run.title}: stopped at step {run.step} ({stop.reason}): the '
+            'same command continues from here.')
         if stop.reason == TIME_LIMIT and begun == (
-            trainer.step, trainer.counters.validated_step):
-          say(f'{trainer.title}: no training step, validation or test finished '
+            run.step, run.counters.validated_step):
+          say(f'{run.title}: no training step, validation or test finished '
               'within --max_minutes. If this happens again, increase '
               '--max_minutes.')
-      else:
-        status = 'ok'
     except Diverged:
       status = 'diverged'
     except jax.errors.JaxRuntimeError as e:
@@ -102,15 +102,17 @@ def train(experiment: Experiment, max_minutes: float | None = None,
         if is_multiprocess() and distributed.lost(e):
           distributed.abandon(e)
         raise
-    return trainer.finish(status, test)
+    finally:
+      state = None  # frees the memory, even if an error keeps this frame
+    return run.finish(status, test)
 
 
 def how_many(experiment: Experiment) -> int:
   """Returns the default number of runs to train at the same time.
 
   On a CPU, mini tasks get several for each core, so that no core is idle before
-  the last run has ended. Everything else gets one run. It keeps an
-  accelerator busy, and several full-length runs would have to share the memory.
+  the last run has ended. Everything else gets one: it keeps an accelerator
+  busy, and several full-length runs would have to share the memory.
   """
   small = experiment.task.mini and jax.default_backend() == 'cpu'
   return min(4 * machine.cpu_count(), MOST) if small else 1

@@ -12,6 +12,7 @@ from lra.core import machine, signals
 from lra.core.formats import gib, quantity
 from lra.core.terminal import StopRequest, say
 from lra.data import prepared
+from lra.run import scoring
 from lra.run.experiment import Experiment
 from lra.run.sizes import is_cpu
 from lra.run.trainer import Trainer
@@ -28,15 +29,11 @@ class Trial:
   """Measured times of a trial, and the sizes of the whole run.
 
   Attributes:
-    tried: steps that were made.
-    steps: steps of the whole run.
+    tried, steps: steps that were made, and steps of the whole run.
     step_seconds: seconds of a step, with its batch, after compilation.
     batch_seconds: seconds of an evaluation batch.
     validations: number of validations of the whole run.
     val_batches, test_batches: evaluation batches of a validation and the test.
-    compile_seconds: seconds that compilation took, or loading from the cache.
-    peak_memory_bytes: see `machine.peak_memory`.
-    device: the hardware.
     waiting: share of the time of its threads, 0 to 1, in which the trial waited
       for a CPU; 0 if that is unknown.
   """
@@ -86,11 +83,9 @@ class Trial:
 def measure(experiment: Experiment) -> Trial:
   """Makes `STEPS` steps and validates on `BATCHES` batches; keeps nothing.
 
-  The test split is not read. The validation batches are evenly spaced in the
-  order of evaluation, because a CPU evaluates the shortest examples first.
-
-  Args:
-    experiment: an `Experiment`; its run directory is not touched.
+  The test split is not read, and the run directory is not touched. The
+  validation batches are evenly spaced in the order of evaluation, because a CPU
+  evaluates the shortest examples first.
 
   Raises:
     Diverged: the loss is not finite.
@@ -99,61 +94,63 @@ def measure(experiment: Experiment) -> Trial:
   t = experiment.config.train
   with (tempfile.TemporaryDirectory(prefix='lra-trial-') as folder,
         contextlib.closing(Trainer(dataclasses.replace(
-            experiment, folder=pathlib.Path(folder)))) as trainer):
+            experiment, folder=pathlib.Path(folder)))) as run):
     say('compiling the steps ...')
-    trainer.compile()
+    state = run.restore()
+    run.compile()
     before = machine.cpu_times()
     with signals.interrupting():
-      tried, step_seconds = _train(trainer, min(STEPS, t.steps))
-      val, test = (trainer.data.splits[name] for name in ('val', 'test'))
-      size = trainer.program.sizes.eval_batch
-      batch_seconds = _validate(trainer, size)
+      state, step_seconds = _train(run, state, min(STEPS, t.steps))
+      val, test = (run.data.splits[name] for name in ('val', 'test'))
+      size = run.program.sizes.eval_batch
+      batch_seconds = _validate(run, state, size)
     ran, waited = (max(0.0, now - then) for now, then in zip(
         machine.cpu_times(), before, strict=True))
     return Trial(
-        tried, t.steps, step_seconds, batch_seconds,
+        run.step, t.steps, step_seconds, batch_seconds,
         -(-t.steps // t.eval_every) if len(val) else 0,
         -(-len(val) // size), -(-len(test) // size),
-        trainer.counters.compile_seconds, machine.peak_memory(),
+        run.counters.compile_seconds, machine.peak_memory(),
         machine.device_name(), waited and waited / (ran + waited))
 
 
-def _train(trainer, most):
-  """Makes up to `most` steps; returns (their number, seconds per step).
+def _train(run, state, most):
+  """Makes up to `most` steps; returns (state, seconds per step).
 
   The first step counts only if there is no other.
   """
-  start = time.perf_counter()
-  trainer.update(trainer.next_batch())
-  say(f'step 1: {trainer.log()}')
-  first = time.perf_counter() - start
-  begun = time.perf_counter()
-  while trainer.step < most and time.perf_counter() - start < SECONDS:
-    trainer.update(trainer.next_batch())
-  if trainer.step == 1:
-    return 1, first
-  say(f'step {trainer.step}: {trainer.log()}')
-  return trainer.step, (time.perf_counter() - begun) / (trainer.step - 1)
+  start = begun = time.perf_counter()
+  while run.step < most and (
+      not run.step or time.perf_counter() - start < SECONDS):
+    state = run.update(state, run.next_batch())
+    if run.step == 1:
+      state, text = run.log(state)
+      say(f'step 1: {text}')
+      first, begun = time.perf_counter() - start, time.perf_counter()
+  if run.step == 1:
+    return state, first
+  state, text = run.log(state)
+  say(f'step {run.step}: {text}')
+  return state, (time.perf_counter() - begun) / (run.step - 1)
 
 
-def _validate(trainer, size):
+def _validate(run, state, size):
   """Validates on a few batches; returns the seconds of one."""
-  splits = trainer.data.splits
+  splits = run.data.splits
   split = splits['val'] if len(splits['val']) else splits['train']
-  order = trainer.program.order(split)
+  order = run.program.order(split)
   starts = range(0, len(order), size)
   some = [starts[(2 * i + 1) * len(starts) // (2 * BATCHES)]
           for i in range(min(BATCHES, len(starts)))]
   few = prepared.chosen(
       split, np.concatenate([order[i:i + size] for i in some]))
-  trainer.data = dataclasses.replace(
-      trainer.data, splits={**splits, 'val': few})
+  run.data = dataclasses.replace(run.data, splits={**splits, 'val': few})
   stop = StopRequest(None)
-  if not is_cpu(trainer.program.mesh):
-    trainer.validate(stop)  # the first evaluation on a GPU takes longer
-  before = trainer.counters.eval_seconds
-  trainer.validate(stop)
-  return (trainer.counters.eval_seconds - before) / len(some)
+  if not is_cpu(run.program.mesh):  # on a GPU the first one takes longer
+    scoring.validate(run, state, stop)
+  before = run.counters.eval_seconds
+  scoring.validate(run, state, stop)
+  return (run.counters.eval_seconds - before) / len(some)
 
 
 def _time(seconds):

@@ -12,6 +12,7 @@ random features of performer, begin with the collection.
 import collections
 import dataclasses
 import hashlib
+import pathlib
 import re
 from typing import Any
 
@@ -19,7 +20,7 @@ import jax
 import numpy as np
 
 from lra.core.errors import UserError
-from lra.run import bert, matching, optim, restore, source
+from lra.run import bert, matching, optim, restore, sources
 from lra.run.program import Program
 
 _SAME = ('.*', r'\g<0>')  # the rule of a config without rules
@@ -32,10 +33,12 @@ class WarmStart:
   """The arrays that a run takes from another.
 
   Attributes:
+    folder: the source.
     taken: name of the new model's array -> (name in the source, float32 array).
     fresh: names of the new model's arrays that are initialised.
     dropped: names of the source's arrays that nothing takes.
   """
+  folder: pathlib.Path
   taken: dict[str, tuple[str, np.ndarray]]
   fresh: tuple[str, ...]
   dropped: tuple[str, ...]
@@ -89,11 +92,7 @@ class WarmStart:
 
 
 def read(config, program: Program) -> WarmStart:
-  """Reads the source of a run and decides about each array.
-
-  Args:
-    config: the whole config of the run, with `init_from`.
-    program: the program of the run.
+  """Reads the source of a run with `init_from` and decides about each array.
 
   Raises:
     UserError: the source cannot be read or is of another config than
@@ -104,8 +103,8 @@ def read(config, program: Program) -> WarmStart:
     raise UserError(
         f'config.init_source={config.init_source} does not say where the '
         'parameters are: give config.init_from instead.')
-  folder = source.folder(config)
-  found = source.of_path(folder)
+  folder = program.experiment.start
+  found = sources.fingerprint(folder)
   if found != config.init_source:
     raise UserError(
         f'config.init_from={folder} is now {found}, but '
@@ -113,23 +112,22 @@ def read(config, program: Program) -> WarmStart:
   ours = names_of(program.state_shape.params, program.state_shape.constants)
   if bert.made(found):
     theirs, given = bert.tensors(folder), tuple(config.init_rules)
-    return choose((*given, *bert.rules(ours, theirs, given)), ours, theirs)
+    return choose(
+        (*given, *bert.rules(ours, theirs, given)), ours, theirs, folder)
   _, scored, _ = restore.scored(folder)
   theirs = names_of(scored['params'], scored['constants'])
   rules = config.init_rules or (
       _ENCODER if config.pretrain.objective else (_SAME,))
-  return choose(tuple(rules), ours, theirs)
+  return choose(tuple(rules), ours, theirs, folder)
 
 
 def names_of(params, constants) -> dict[str, Any]:
   """Returns {name: array} of parameters and of other collections."""
-  trees = {'': params, **{f'{name}/': tree for name, tree in constants.items()}}
-  return {prefix + optim.path_name(path): array
-          for prefix, tree in trees.items()
-          for path, array in jax.tree_util.tree_leaves_with_path(tree)}
+  return optim.named(params) | optim.named(dict(constants))
 
 
-def choose(rules, ours: dict, theirs: dict) -> WarmStart:
+def choose(rules, ours: dict, theirs: dict,
+           folder: pathlib.Path = pathlib.Path()) -> WarmStart:
   """Applies rules to the arrays of a new model.
 
   Args:
@@ -137,6 +135,7 @@ def choose(rules, ours: dict, theirs: dict) -> WarmStart:
       is the first group of the match, or None for a fresh array.
     ours: name -> array or shape of the new model.
     theirs: name -> array of the source.
+    folder: the source.
 
   Raises:
     UserError: see `read`.
@@ -181,5 +180,5 @@ def choose(rules, ours: dict, theirs: dict) -> WarmStart:
                     'config.init_from, or name one.')
   used = {origin for origin, _ in taken.values()}
   dropped = tuple(name for name in theirs if name not in used)
-  return WarmStart(taken, tuple(fresh), dropped)
+  return WarmStart(folder, taken, tuple(fresh), dropped)
 

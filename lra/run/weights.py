@@ -27,11 +27,7 @@ def names(tree: Any) -> list[str]:
 
 
 def save(scored: Any, step: int) -> bytes:
-  """Returns the content of a file with these arrays.
-
-  Args:
-    scored: tree of arrays, such as `params` and `constants` of a model.
-    step: number of updates that made the parameters.
+  """Returns the content of a file with a tree of arrays of a step.
 
   Raises:
     UserError: the library safetensors is not installed.
@@ -47,9 +43,7 @@ def save(scored: Any, step: int) -> bytes:
 def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
   """Returns the arrays of a file as a tree, and their step.
 
-  Args:
-    path: the file.
-    like: tree of the expected shapes, dtypes and shardings.
+  `like` is a tree of the expected shapes, dtypes and shardings.
 
   Raises:
     UserError: the file is damaged, is of another program or has other arrays,

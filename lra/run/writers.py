@@ -16,7 +16,7 @@ import pathlib
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from lra.core import files, paths
 from lra.core.errors import UserError, choose
@@ -27,42 +27,21 @@ _LONGEST = 300  # most characters of an error of another library
 Point = Mapping[str, Any]  # `step`, `split` and numbers
 
 
-class Writer(Protocol):
-  """Takes the log points of a run.
-
-  Args:
-    folder: the run directory.
-    config: the whole config, as plain values.
-    points: the points logged before.
-  """
-
-  def __init__(self, folder: pathlib.Path, config: dict,
-               points: Sequence[Point]):
-    ...
-
-  def write(self, point: Point) -> None:
-    """Takes one more point; raises OSError if there is no room for it."""
-
-  def close(self) -> None:
-    """Ends the writing."""
-
-
-class CsvFile(Writer):
+class CsvFile:
   """Writes `metrics.csv`: one row per point, with missing numbers empty."""
 
   def __init__(self, folder: pathlib.Path, config: dict,
                points: Sequence[Point]):
-    self.path = folder / 'metrics.csv'
-    self._points, self._columns = list(points), ['step', 'split']
+    self._path, self._points = folder / 'metrics.csv', list(points)
     self._write_all()
 
   def write(self, point: Point) -> None:
     self._points.append(point)
-    if not point.keys() <= set(self._columns):
+    if point.keys() <= set(self._columns):
+      with open(self._path, 'a', encoding='utf-8', newline='') as f:
+        self._rows(f).writerow(point)
+    else:
       self._write_all()
-      return
-    with open(self.path, 'a', encoding='utf-8', newline='') as f:
-      self._rows(f).writerow(point)
 
   def _rows(self, file):
     return csv.DictWriter(file, self._columns, lineterminator='\n')
@@ -73,10 +52,13 @@ class CsvFile(Writer):
     text = io.StringIO()
     self._rows(text).writeheader()
     self._rows(text).writerows(self._points)
-    files.write_all({self.path: text.getvalue().encode()})
+    files.write_all({self._path: text.getvalue().encode()})
+
+  def close(self) -> None:
+    """Does nothing: each point is on disk."""
 
 
-class TensorBoard(Writer):
+class TensorBoard:
   """Writes `tensorboard/<split>/`: event files, one TensorBoard run per split.
 
   Wall times are those of a run that was never stopped: its beginning plus its
@@ -85,35 +67,23 @@ class TensorBoard(Writer):
 
   def __init__(self, folder: pathlib.Path, config: dict,
                points: Sequence[Point]):
-    self.folder = folder / 'tensorboard'
+    self._folder, self._files = folder / 'tensorboard', {}
     self._began = (folder / 'config.json').stat().st_mtime
-    self._files = {}
-    for path in self.folder.glob('*/events.out.tfevents.*'):
+    for path in self._folder.glob('*/events.out.tfevents.*'):
       os.truncate(path, 0)  # an open TensorBoard would miss a deleted file
     for point in points:
-      self._add(point)
-    self._flush()
+      self.write(point)
 
   def write(self, point: Point) -> None:
-    self._add(point)
-    self._flush()
-
-  def close(self) -> None:
-    for file in self._files.values():
-      file.close()
-
-  def _add(self, point):
     from tensorboardX.proto.event_pb2 import Event
     from tensorboardX.proto.summary_pb2 import Summary
-    self._file(point['split']).write_event(Event(
+    file = self._file(point['split'])
+    file.write_event(Event(
         wall_time=self._began + point.get('seconds', 0), step=point['step'],
         summary=Summary(value=[
             Summary.Value(tag=name, simple_value=value)
             for name, value in _numbers(point).items()])))
-
-  def _flush(self):
-    for file in self._files.values():
-      file.flush()
+    file.flush()
 
   def _file(self, split):
     """Returns the event file of a split, without the library's thread.
@@ -123,16 +93,20 @@ class TensorBoard(Writer):
     if split not in self._files:
       from tensorboardX.event_file_writer import EventsWriter
       from tensorboardX.proto.event_pb2 import Event, SessionLog
-      (self.folder / split).mkdir(parents=True, exist_ok=True)
-      self._files[split] = EventsWriter(str(self.folder / split / 'events'))
+      (self._folder / split).mkdir(parents=True, exist_ok=True)
+      self._files[split] = EventsWriter(str(self._folder / split / 'events'))
       # An open TensorBoard then forgets the points of earlier files.
       self._files[split].write_event(Event(
           step=0, wall_time=self._began,
           session_log=SessionLog(status=SessionLog.START)))
     return self._files[split]
 
+  def close(self) -> None:
+    for file in self._files.values():
+      file.close()
 
-class _Tracker(Writer):
+
+class _Tracker:
   """Sends points to a tracker of runs and resumes its run after a stop.
 
   Points cannot be taken back. So a file, such as `wandb.json`, has the run's id
@@ -142,30 +116,24 @@ class _Tracker(Writer):
 
   def __init__(self, folder: pathlib.Path, config: dict,
                points: Sequence[Point]):
-    self._path = folder / self.file
+    self._path, self._number = folder / self.file, 0
     kept = files.read_json(self._path)
-    self._kept = kept if _is_kept(kept) else {'id': '', 'points': 0}
-    self._number = 0
+    valid = isinstance(kept, dict) and (
+        {name: type(value) for name, value in kept.items()}
+        == {'id': str, 'points': int})
+    self._kept = kept if valid else {'id': '', 'points': 0}
     self._begin(folder, config)
     for point in points:
       self.write(point)
 
   def write(self, point: Point) -> None:
     self._number += 1
-    if self._number <= self._kept['points']:
-      return
-    self._kept['points'] = self._number
-    files.write_json(self._path, self._kept)
-    self._send(point, {f'{point["split"]}/{name}': value
-                       for name, value in _numbers(point).items()})
-
-  def _begin(self, folder, config):
-    """Starts the run, or resumes that of the id; sets the id."""
-    raise NotImplementedError
-
-  def _send(self, point, named):
-    """Sends the numbers of a point, which have their split in their names."""
-    raise NotImplementedError
+    if self._number > self._kept['points']:
+      self._kept['points'] = self._number
+      files.write_json(self._path, self._kept)
+      self._send(point['step'], {
+          f'{point["split"]}/{name}': value
+          for name, value in _numbers(point).items()})
 
 
 class WeightsAndBiases(_Tracker):
@@ -184,23 +152,19 @@ class WeightsAndBiases(_Tracker):
           dir=folder, id=self._kept['id'], resume='allow', config=config,
           reinit='create_new',  # this process may have other wandb runs
           project=os.environ.get('WANDB_PROJECT', 'lra'),
-          name=f'{config["model"]["name"]} {identity.run_name(config)}',
-          group=config['task'],
+          name=_name(config), group=config['task'],
           settings=wandb.Settings(console='off', silent=True))
     except wandb.Error as e:
-      raise UserError(
-          f'wandb cannot start ({" ".join(str(e).split())}): run `wandb '
-          'login`, or set WANDB_MODE=offline.') from e
+      raise UserError(f'wandb cannot start ({_why(e)}): run `wandb login`, or '
+                      'set WANDB_MODE=offline.') from e
     offline = f'offline: `wandb sync {self._run.sync_dir}` uploads it'
     say(f'wandb: {offline if self._run.offline else self._run.url}')
-    # wandb's own step rises with each point, but a step here has several
-    # points.
+    # wandb's own step rises with each point, but a step here has several.
     self._run.define_metric('step')
     self._run.define_metric('*', step_metric='step')
 
-  def _send(self, point, named):
-    self._run.log({'step': point['step'], **named}, step=self._number,
-                  commit=True)
+  def _send(self, step, named):
+    self._run.log({'step': step, **named}, step=self._number, commit=True)
 
   def close(self) -> None:
     self._run.finish()
@@ -233,8 +197,7 @@ class MLflow(_Tracker):
       there = self._client.get_experiment_by_name(name)
       self._kept['id'] = self._client.create_run(
           there.experiment_id if there else self._client.create_experiment(
-              name), tags={'task': config['task']},
-          run_name=f'{config["model"]["name"]} {identity.run_name(config)}',
+              name), tags={'task': config['task']}, run_name=_name(config),
           ).info.run_id
       files.write_json(self._path, self._kept)
       self._client.log_batch(self._kept['id'], params=[
@@ -242,14 +205,14 @@ class MLflow(_Tracker):
               config).items()])
     except (MlflowException, ImportError, OSError) as e:
       raise UserError(
-          f'mlflow cannot start ({" ".join(str(e).split())[:_LONGEST]}): set '
-          'MLFLOW_TRACKING_URI to a server or database that can be reached, or '
-          'leave out --log=mlflow.') from e
+          f'mlflow cannot start ({_why(e)}): set MLFLOW_TRACKING_URI to a '
+          'server or database that can be reached, or leave out --log=mlflow.'
+      ) from e
 
-  def _send(self, point, named):
+  def _send(self, step, named):
     from mlflow.entities import Metric
     now = int(1000 * time.time())
-    self._waiting.append([Metric(name, value, now, point['step'])
+    self._waiting.append([Metric(name, value, now, step)
                           for name, value in named.items()])
     if len(self._waiting) == 1:
       self._flush()
@@ -261,7 +224,7 @@ class MLflow(_Tracker):
         del self._waiting[0]
     except self._failure as e:
       say('mlflow does not answer; the points that are missing are sent at the '
-          f'end of the run ({" ".join(str(e).split())[:_LONGEST]}).')
+          f'end of the run ({_why(e)}).')
 
   def close(self) -> None:
     self._flush()
@@ -275,14 +238,18 @@ def _numbers(point):
           if name != 'step' and isinstance(value, int | float)}
 
 
-def _is_kept(value):
-  return isinstance(value, dict) and isinstance(
-      value.get('id'), str) and isinstance(value.get('points'), int)
+def _name(config):
+  return f'{config["model"]["name"]} {identity.run_name(config)}'
 
 
-WRITERS: dict[str, type[Writer]] = {
-    'csv': CsvFile, 'tensorboard': TensorBoard, 'wandb': WeightsAndBiases,
-    'mlflow': MLflow}
+def _why(error):
+  return ' '.join(str(error).split())[:_LONGEST]
+
+
+# Each is made of (folder, config, points logged before), and has `write`, which
+# raises OSError if there is no room, and `close`. Trackers come last.
+WRITERS = {'csv': CsvFile, 'tensorboard': TensorBoard,
+           'wandb': WeightsAndBiases, 'mlflow': MLflow}
 _LIBRARIES = {
     'tensorboard': 'tensorboardX', 'wandb': 'wandb', 'mlflow': 'mlflow'}
 
@@ -300,8 +267,8 @@ def check(names: Sequence[str]) -> None:
 
 
 def make(names: Sequence[str], folder: pathlib.Path, config: dict,
-         points: Sequence[Point]) -> list[Writer]:
-  """Makes the writers of these names, with the earlier points; see `Writer`.
+         points: Sequence[Point]) -> list:
+  """Makes the writers of these names, with the earlier points.
 
   Raises:
     UserError: as in `check`; or a writer cannot start.
@@ -309,7 +276,7 @@ def make(names: Sequence[str], folder: pathlib.Path, config: dict,
   check(names)
   made = []
   try:
-    # Trackers come first: one that refuses to start leaves no new file.
+    # Trackers first: one that refuses to start leaves no new file.
     for name in reversed([known for known in WRITERS if known in names]):
       made.append(WRITERS[name](folder, config, points))
   except BaseException as e:

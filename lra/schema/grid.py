@@ -1,4 +1,4 @@
-"""Splits a sweep's line or --grid into words, and `field=[a,b]` into values.
+"""Splits --grid and other texts into words, and `field=[a,b]` into values.
 
 Quotes work as in a shell. Within brackets they belong to a value, as in Python,
 and whitespace does not separate words.
@@ -17,28 +17,23 @@ _CLOSING = {'(': ')', '[': ']', '{': '}'}
 # A text in quotes, a character after a backslash, characters without a special
 # meaning, or any one character.
 _TOKEN = re.compile(
-    r'''"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\,#()\[\]{}]+|.''',
+    r'''"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\,()\[\]{}]+|.''',
     re.DOTALL)
 MOST_RUNS = 10_000  # most runs of a command, which makes all configs first
 _MANY_RUNS = 200
 
 
 def words(line: str) -> list[str]:
-  """Splits a line into words; `#` begins a comment.
+  """Splits a line at whitespace.
 
   Raises:
     UserError: a bracket or a quote has no partner.
   """
-  return [word for word in _parts(line, ' \t\f\v', comments=True)
-          if word is not None]
+  return [word for word in _parts(line, ' \t\n\f\v') if word is not None]
 
 
 def check(words: list[str]) -> list[str]:
-  """Returns the words of a line after checking them.
-
-  Raises:
-    UserError: a word is a flag or repeats a field.
-  """
+  """Returns the words; UserError if one is a flag or repeats a field."""
   for word in words:
     if word.startswith('-'):
       plain = re.sub(r'^-+(config[.=]|grid=)?', '', word)
@@ -61,26 +56,15 @@ def hint(changes: Iterable[str], problem: str) -> str:
 
 
 def count(changes: list[str]) -> int:
-  """Returns the number of `combinations`, without making them.
-
-  Raises:
-    UserError: see `values`.
-  """
+  """Returns the number of `combinations`, without making them."""
   return math.prod(len(values(change)) for change in changes)
 
 
 def check_count(runs: int, what: str) -> str:
-  """Checks a number of runs; returns a message if their configs take long.
-
-  Args:
-    runs: number of runs.
-    what: their source, such as '--grid'.
-
-  Returns:
-    The message, '' for none.
+  """Returns a message if the configs of so many runs take long, else ''.
 
   Raises:
-    UserError: they are more than a command makes.
+    UserError: they are too many; the message names `what` as their source.
   """
   if runs > MOST_RUNS:
     raise UserError(
@@ -91,19 +75,14 @@ def check_count(runs: int, what: str) -> str:
 
 
 def combinations(changes: list[str]) -> list[tuple[str, ...]]:
-  """Returns each combination of the `values` of several changes.
-
-  Raises:
-    UserError: see `values`.
-  """
+  """Returns each combination of the `values` of several changes."""
   return list(itertools.product(*map(values, changes)))
 
 
 def values(change: str) -> list[str]:
   """Splits `field=[a,b]` into `field=a` and `field=b`.
 
-  Returns:
-    The changes; the change itself if it has no brackets.
+  A change without brackets is returned as it is.
 
   Raises:
     UserError: a value is empty, or a bracket or a quote has no partner.
@@ -118,7 +97,7 @@ def values(change: str) -> list[str]:
   return [f'{name}={part}' for part in parts]
 
 
-def _parts(text, separators, comments=False):
+def _parts(text, separators):
   """Splits a text at separators that no bracket or quote encloses.
 
   A part is None if it has no characters and no quotes.
@@ -126,8 +105,6 @@ def _parts(text, separators, comments=False):
   parts: list[Any] = [None]  # None or the tokens of a part
   closing = []
   for token in _TOKEN.findall(text):
-    if comments and token == '#':
-      break
     if not closing and token in separators:
       parts.append(None)
       continue

@@ -5,6 +5,7 @@ import io
 import json
 import math
 
+import pandas
 import pytest
 
 import lra
@@ -22,7 +23,7 @@ def _read(text):
 
 def _tables(folder):
   found = site.load(site.Place(folder, folder / 'leaderboard.md'))
-  return data.tables(found.boards, found.speeds)
+  return data.csv_files(found.boards, found.speeds)
 
 
 def test_the_lines_are_those_of_the_records(tmp_path):
@@ -77,7 +78,6 @@ def test_no_text_is_a_formula(tmp_path):
 
 
 def test_the_frame_is_the_file(tmp_path):
-  pandas = pytest.importorskip('pandas')
   Place(tmp_path, RUNS)
   for each, text in zip(('row', 'run'), _tables(tmp_path).values(),
                         strict=True):
@@ -93,6 +93,5 @@ def test_the_frame_is_the_file(tmp_path):
     (('nowhere',), 'nowhere'), (('gs://bucket',), 'gs://bucket'),
     (('nowhere', 'seed'), "'seed'")])
 def test_what_cannot_be_read_is_named(given, culprit):
-  pytest.importorskip('pandas')
   with pytest.raises(UserError, match=culprit):
     lra.results(*given)

@@ -10,11 +10,12 @@ import sys
 
 import pytest
 
-from lra.board import figures, publish, render, site
+from lra.board import charts, kinds, render, site, summary
+from lra.board import tables as tables_lib
 from lra.cli import repeat
-from lra.core import paths
+from lra.core import paths, tasks
 from lra.core.errors import UserError
-from tests.helpers import scored
+from lra.core.formats import NONE
 from tests.helpers.page import FLOORS, RUNS, Place, loss, make, scores
 from tests.helpers.paths import ROOT
 
@@ -54,18 +55,6 @@ DETAIL = ('| transformer (train.steps=2000) | simpletron | 2 | 1–3 | dense '
           '| 1.50 | CPU | float32 | xla | c0ffee12 |')
 
 
-def test_what_data_was_made_of_is_in_its_row(tmp_path):
-  floors = {**FLOORS, 'origin': 'copies of reviews'}
-  plain = Place(tmp_path / 'plain', RUNS).render()
-  assert '| data |' not in plain and '; data:' not in plain
-  said = [{**run, 'data_origin': 'copies of reviews'} for run in RUNS]
-  page = Place(tmp_path / 'said', said, (floors,)).render()
-  assert '| test examples | answers | data | pooling |' in page
-  assert '| 200 | not kept | copies of reviews | cls |' in page
-  assert '| logistic regression; data: copies of reviews |' in page
-  mixed = Place(tmp_path / 'mixed', [RUNS[0], said[3]]).render()
-  assert '| 200 | not kept | – | cls |' in mixed
-  assert '| 200 | not kept | copies of reviews | cls |' in mixed
 
 
 def test_tables_are_those_written_by_hand(tmp_path):
@@ -75,11 +64,90 @@ def test_tables_are_those_written_by_hand(tmp_path):
   assert DETAIL in text
   assert text.index(BASELINES) < text.index(SCORES)
   assert text.endswith('\n') and not text.endswith('\n\n')
-
-
-def test_speed_is_in_no_table(tmp_path):
-  for line in Place(tmp_path, RUNS).render().splitlines():
+  for line in text.splitlines():  # speed is in no table
     assert not (line.startswith('|') and 'steps/s' in line)
+
+
+def _parts(share, depth, others=50):
+  return dict(agreement={'first token': share}, parts={'depth': {
+      '10': {'examples': 200 - others, 'accuracy': depth},
+      **({'9': {'examples': others, 'accuracy': 0.5}} if others else {})}})
+
+
+SEEDS = [
+    make(best_step=2000, train_seconds=300.0, git_commit='ffff00001234'),
+    make(seed=1, best_step=500, train_seconds=5.0, device='GPU', num_devices=8,
+         kernel='cudnn', git_dirty=True),
+    make(seed=2, status='oom', train_seconds=None, git_published=False),
+    make(seed=3, runs_at_once=3, peak_memory_bytes=2**29, git_published=False,
+         git_dirty=True)]
+SEEDS[2]['config']['train']['steps'] = 2000
+SAID = [{**run, 'data_origin': 'copies of reviews'} for run in RUNS]
+# Runs, their baselines, texts on the pages, and texts that are not there.
+CASES = {
+    'no origin of data': (RUNS, FLOORS, [], ['| data |', '; data:']),
+    'origin of data': (SAID, {**FLOORS, 'origin': 'copies of reviews'}, [
+        '| test examples | answers | data | pooling |',
+        '| 200 | not kept | copies of reviews | cls |',
+        '| logistic regression; data: copies of reviews |'], []),
+    'some have an origin': ([RUNS[0], SAID[3]], FLOORS, [
+        '| 200 | not kept | – | cls |',
+        '| 200 | not kept | copies of reviews | cls |'], []),
+    'state size': ([make(state_size=7), make('lost_model', right=120)], FLOORS,
+                   ['| 1 | 1,000 | 7 |', '| 1 | 1,000 | – |'], []),
+    'seeds that differ': (SEEDS, FLOORS, [
+        '| best | 2,000 / 500 / – / 1,500 | 300 / 5.00 / – / 160 | 4.50 '
+        '| 8.25 | 1.50 / 1.50 / 1.50 / 0.50 '
+        '| CPU / 8 x GPU / CPU / CPU, 3 runs at once | float32 '
+        '| xla / cudnn / xla / xla | ffff0000 / c0ffee12 (modified) '
+        '/ c0ffee12 (unpublished) / c0ffee12 (unpublished, modified) |'], []),
+    'flags of the compiler': (
+        [make(), make(seed=1, xla_flags=['--xla_a=0', '--xla_b=1'])], FLOORS,
+        ['| float32 | xla / xla --xla_a=0 --xla_b=1 | c0ffee12 |'], []),
+    'means on one device': (
+        [make(train_seconds=100.0), make(seed=1, train_seconds=200.0)], FLOORS,
+        ['| best | 1,500 | 150 | 4.50 | 8.25 | 1.50 | CPU |'], []),
+    'kinds of examples': ([
+        make(test=scores(130, 70, **_parts(0.25, 0.5))),
+        make(seed=1, test=scores(140, 60, loss=loss(1), **_parts(0.75, 0.75))),
+        make('simpletron')], FLOORS, [
+            '| model | protocol | accuracy % | as first token % '
+            '| depth 9 % | depth 10 % |',
+            '| transformer | simpletron | 67.5 | 50.0 | 50.0 | 62.5 |',
+            '| simpletron | simpletron | 65.0 | – | – | – |'],
+                          ['All test examples']),
+    'a kind of all examples': (
+        [make(test=scores(130, 70, **_parts(0.5, 0.65, 0))),
+         make('simpletron')], FLOORS,
+        ['| accuracy % | as first token % |\n',
+         '\n\nAll test examples have depth 10, so the table has no accuracy '
+         'by depth.\n\n'], ['depth 10 %']),
+    'another task': (RUNS, FLOORS, [], ['Black pixels']),
+    'a note': ([make(task='pathfinder_mini')],
+               {**FLOORS, 'task': 'pathfinder_mini'},
+               ['\nBlack pixels', '`bigbird`'], []),
+    'slowest seed': ([make(learnt_step=900), make(seed=1, learnt_step=1200)],
+                     FLOORS, ['| steps to 95% |', '| 2 | 1,200 | 1,000 |'], []),
+    'a seed that did not learn': ([make(learnt_step=900), make(seed=1)],
+                                  FLOORS, [], ['| steps to 95% |']),
+    'ends of cells': ([make(device='a|b\nc')], FLOORS, [r'| a\|b c |'], []),
+    'foreign data': ([*RUNS[:2], make(
+        seed=5, right=190, data_fingerprint='beef00000000',
+        floors={'majority': 0.55})], FLOORS, [
+            '**data beef0000, baselines are of data feed0000**',
+            '| – | transformer (data=beef0000) | 95.0 |',
+            '| 1 | transformer (data=feed0000) | 65.3 |',
+            '| majority | 55.00 | computed by the runs on data beef0000 |'],
+                     []),
+}
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_what_the_records_say_is_on_the_pages(tmp_path, case):
+  runs, floors, wanted, unwanted = CASES[case]
+  text = Place(tmp_path, runs, (floors,)).render()
+  assert [part for part in wanted if part not in text] == []
+  assert [part for part in unwanted if part in text] == []
 
 
 def test_each_task_has_a_page_and_pairs_name_their_head(tmp_path):
@@ -96,19 +164,15 @@ def test_each_task_has_a_page_and_pairs_name_their_head(tmp_path):
   assert '| test examples | answers | pooling | head |' in pairs
   assert '| 200 | not kept | cls | concat |' in pairs
   assert '| longformer |' not in mini and '| head |' not in mini
-
-
-def test_the_page_of_a_task_without_records_is_removed(tmp_path):
-  place = Place(tmp_path, [*RUNS, make(task='retrieval')])
-  place.write()
+  # The pages of tasks without records go.
   (place.runs / 'retrieval' / f'run{len(RUNS)}.json').unlink()
   (place.runs / 'text_mini').rename(tmp_path / 'elsewhere')
-  kept = tmp_path / 'leaderboard' / 'notes.md'
-  kept.touch()
+  (folder / 'notes.md').touch()
+  (place.figures / 'listops_speed.svg').touch()
   place.write()
-  for name in ('retrieval', 'mechanisms'):
-    assert not (tmp_path / 'leaderboard' / f'{name}.md').exists()
-  assert kept.exists()
+  assert not {'retrieval.md', 'mechanisms.md', 'runs.csv'} & {
+      path.name for path in folder.iterdir()}
+  assert (folder / 'notes.md').exists() and not list(place.figures.iterdir())
 
 
 def test_protocols_are_not_ranked_together(tmp_path):
@@ -120,14 +184,6 @@ def test_protocols_are_not_ranked_together(tmp_path):
   assert '| 1 | transformer | 95.0 |' in lra
   assert '| simpletron |' not in lra
   assert SCORES in simpletron
-
-
-def test_a_record_has_its_state_or_the_page_computes_it(tmp_path):
-  """The page shows a record's `state_size`, and '–' for an unknown model."""
-  text = Place(tmp_path, [
-      make(state_size=7), make('lost_model', right=120)]).render()
-  assert re.search(r'\| transformer \| 65.0 \|.*\| 1,000 \| 7 \|', text)
-  assert re.search(r'\| lost_model \| 60.0 \|.*\| 1,000 \| – \|', text)
 
 
 def test_a_page_of_changed_runs_alone_says_where_they_are(tmp_path):
@@ -155,98 +211,6 @@ def test_published_rows_stay_in_their_own_tables(tmp_path):
   assert 'Mega' not in lra.split('## `lra`')[1]
 
 
-def test_foreign_data_is_flagged_and_not_averaged(tmp_path):
-  foreign = make(seed=5, right=190, data_fingerprint='beef00000000',
-                 floors={'majority': 0.55})
-  text = Place(tmp_path, [*RUNS[:2], foreign]).render()
-  assert '**data beef0000, baselines are of data feed0000**' in text
-  assert '| – | transformer (data=beef0000) | 95.0 |' in text
-  assert '| 1 | transformer (data=feed0000) | 65.3 |' in text
-  assert '| majority | 55.00 | computed by the runs on data beef0000 |' in text
-
-
-def test_what_differs_between_seeds_is_in_their_order(tmp_path):
-  runs = [make(best_step=2000, train_seconds=300.0, git_commit='ffff00001234'),
-          make(seed=1, best_step=500, train_seconds=5.0, device='GPU',
-               num_devices=8, kernel='cudnn', git_dirty=True),
-          make(seed=2, status='oom', train_seconds=None, git_published=False),
-          make(seed=3, runs_at_once=3, peak_memory_bytes=2**29,
-               git_published=False, git_dirty=True)]
-  runs[2]['config']['train']['steps'] = 2000
-  text = Place(tmp_path, runs).render()
-  assert ('| best | 2,000 / 500 / – / 1,500 | 300 / 5.00 / – / 160 | 4.50 '
-          '| 8.25 | 1.50 / 1.50 / 1.50 / 0.50 '
-          '| CPU / 8 x GPU / CPU / CPU, 3 runs at once | float32 '
-          '| xla / cudnn / xla / xla | ffff0000 / c0ffee12 (modified) '
-          '/ c0ffee12 (unpublished) / c0ffee12 (unpublished, modified) |'
-          ) in text
-
-
-def test_flags_of_the_compiler_are_beside_the_kernel_of_their_seed(tmp_path):
-  text = Place(tmp_path, [
-      make(), make(seed=1, xla_flags=['--xla_a=0', '--xla_b=1'])]).render()
-  assert '| float32 | xla / xla --xla_a=0 --xla_b=1 | c0ffee12 |' in text
-
-
-def test_on_one_device_times_are_means(tmp_path):
-  text = Place(tmp_path, [
-      make(train_seconds=100.0), make(seed=1, train_seconds=200.0)]).render()
-  assert '| best | 1,500 | 150 | 4.50 | 8.25 | 1.50 | CPU |' in text
-
-
-def test_what_accuracies_are_made_of_is_a_mean_over_seeds(tmp_path):
-  def parts(share, depth):
-    return dict(agreement={'first token': share}, parts={'depth': {
-        '10': {'examples': 150, 'accuracy': depth},
-        '9': {'examples': 50, 'accuracy': 0.5}}})
-  text = Place(tmp_path, [
-      make(test=scores(130, 70, **parts(0.25, 0.5))),
-      make(seed=1, test=scores(
-          140, 60, loss=loss(1), **parts(0.75, 0.75))),
-      make('simpletron')]).render()
-  assert ('| model | protocol | accuracy % | as first token % '
-          '| depth 9 % | depth 10 % |') in text
-  assert 'All test examples' not in text
-  assert '| transformer | simpletron | 67.5 | 50.0 | 50.0 | 62.5 |' in text
-  assert '| simpletron | simpletron | 65.0 | – | – | – |' in text
-
-
-def test_what_all_examples_have_in_common_is_said_once(tmp_path):
-  parts = {'depth': {'9': {'examples': 200, 'accuracy': 0.65}},
-           'operator': {'MAX': {'examples': 100, 'accuracy': 0.65},
-                        'MIN': {'examples': 100, 'accuracy': 0.65}}}
-  text = Place(tmp_path, [make(test=scores(130, 70, parts=parts)),
-                          make('simpletron')]).render()
-  assert '| accuracy % | operator MAX % | operator MIN % |' in text
-  assert text.count('\n\nAll test examples have depth 9, so the table has no '
-                    'accuracy by depth.\n\n') == 1
-
-
-def test_what_scores_need_to_be_read_is_under_their_task(tmp_path):
-  text = Place(tmp_path, RUNS).render()
-  assert 'Black pixels' not in text
-  images = {**FLOORS, 'task': 'pathfinder_mini'}
-  text = Place(tmp_path / 'images', [
-      make(task='pathfinder_mini')], (images,)).render()
-  note, = re.findall('\n(Black pixels.*)\n', text)
-  assert '`bigbird`' in note
-
-
-@pytest.mark.parametrize(('steps', 'text'), [
-    ([900, 1200], '1,200'), ([900, None], None)])
-def test_steps_to_95_percent_are_those_of_the_slowest_seed(
-    tmp_path, steps, text):
-  page = Place(tmp_path, [make(seed=seed, learnt_step=step)
-                          for seed, step in enumerate(steps)]).render()
-  assert ('| steps to 95% |' in page) == (text is not None)
-  assert text is None or f'| 2 | {text} | 1,000 |' in page
-
-
-def test_text_cannot_break_a_table(tmp_path):
-  text = Place(tmp_path, [make(device='a|b\nc')]).render()
-  assert r'| a\|b c |' in text
-
-
 def test_empty_state_says_how_to_add_a_row(tmp_path):
   place = Place(tmp_path, floors=())
   place.write()
@@ -269,7 +233,7 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
       place.put(dict(items), f'text_mini/{(i * 5 + seed) % 7}.json')
   a, b = places
   a.write(html=a.folder / 'html', command=lambda run, _: f'run {run.model}')
-  code = ('import pathlib, sys; from lra.schema import store; '
+  code = ('import pathlib, sys; from lra.board import store; '
           'from lra.board import publish; '
           'from lra.board.site import Place; '
           'store.protocol_settings = lambda task, protocol: {}; '
@@ -292,8 +256,6 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
   for name in names:
     data = (a.figures / name).read_bytes()
     assert data == (b.figures / name).read_bytes()
-    # A figure of speeds names only the models that no other beats.
-    assert (b'performer' in data) == ('accuracy' in name)
     assert f'](../figures/{name})' in (
         a.folder / 'leaderboard/text_mini.md').read_text('utf-8')
 
@@ -303,76 +265,94 @@ def test_pages_use_no_device(tmp_path):
   kept = next((paths.PACKAGED / 'runs/listops_mini').glob('simpletron-*.json'))
   (tmp_path / 'runs/listops_mini').mkdir(parents=True)
   shutil.copy(kept, tmp_path / 'runs/listops_mini')
-  code = ('import sys; from lra.schema import curves; '
-          'from lra.board import catalogue, render, site; '
-          'from lra.cli import launch; catalogue.listing(); '
-          'assert "jax" not in sys.modules; '
-          'from absl import flags; flags.FLAGS(sys.argv); '
-          'found = site.load(launch.place()); render.markdown(found); '
-          'assert len(found.boards) == 1; '
+  code = ('import pathlib, sys; from lra.board import catalogue, render, site; '
+          'catalogue.listing(); assert "jax" not in sys.modules; '
+          'from lra.cli import board; '
+          'found = site.load(board.place(pathlib.Path(sys.argv[1]))); '
+          'render.markdown(found); assert len(found.boards) == 1; '
           'from jax._src import xla_bridge; '
           'sys.exit(xla_bridge.backends_are_initialized())')
-  subprocess.run(
-      [sys.executable, '-c', code, f'--results_dir={tmp_path}',
-       f'--page={tmp_path / "page.md"}'], check=True, cwd=ROOT)
+  subprocess.run([sys.executable, '-c', code, tmp_path], check=True, cwd=ROOT)
 
 
-def test_figures_of_a_task_without_runs_are_removed(tmp_path):
+@pytest.mark.parametrize('spoilt', ['page', 'html'])
+def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path, spoilt):
   place = Place(tmp_path, RUNS)
   place.write()
-  stale = place.figures / 'listops_speed.svg'
-  stale.touch()
-  place.write()
-  assert not stale.exists()
-  assert [p.name for p in place.figures.iterdir()] == [
-      'text_mini_accuracy.svg']
-
-
-def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
-  place = Place(tmp_path, RUNS)
+  before = place.page.read_bytes()
+  place.put(make('local'), 'text_mini/another.json')
   (tmp_path / 'file').touch()
-  place.page = tmp_path / 'file' / 'leaderboard.md'
-  with pytest.raises(UserError, match='Cannot write .*leaderboard'):
-    place.write()
-  assert not place.figures.exists() or not list(place.figures.iterdir())
+  where = {'html': tmp_path / 'file'}
+  if spoilt == 'page':
+    where, place.page = {}, tmp_path / 'file' / 'leaderboard.md'
+  with pytest.raises(UserError, match='Cannot write .*file') as error:
+    place.write(**where)
+  assert '\n' not in str(error.value)
+  assert (tmp_path / 'leaderboard.md').read_bytes() == before
+  assert not list(tmp_path.rglob('.tmp-*'))
 
 
-def test_committed_pages_are_current():
-  place = site.Place(paths.PACKAGED, paths.page(), repeat.command)
-  made = render.markdown(site.load(place))
+@pytest.fixture(scope='module')
+def committed():
+  return site.load(site.Place(paths.PACKAGED, paths.page(), repeat.command))
+
+
+def test_committed_pages_are_current(committed):
+  place, made = committed.place, render.markdown(committed)
   assert {path.name: path.read_text('utf-8') for path in made} == {
       path.name: text for path, text in made.items()}, (
           'run `python run_lra.py --leaderboard` and commit what it writes')
   assert set(place.details.glob('*.md')) == set(made) - {place.page}
-
-
-def test_committed_figures_are_of_these_rows():
-  place = site.Place(paths.PACKAGED, paths.page())
-  found = site.load(place)
-  assert not found.left_out
-  planned = publish.figures_of(found)
+  assert not committed.left_out
   assert {p.name for p in place.figures.glob('*.svg')} == {
-      figure.name for figure in planned}
-  assert [figure.name for figure in planned
-          if not figures.kept(figure, place.figures)] == []
+      figure.name for figure in charts.every(
+          committed.begun, committed.speeds)}
 
 
-def test_figures_are_drawn_again_only_if_their_rows_changed(
-    tmp_path, monkeypatch):
-  drawn = []
-  monkeypatch.setattr(figures, '_drawn', lambda figure: (
-      drawn.append(figure.name) or figures.sealed(b'<svg/>', figure)))
-  place = Place(tmp_path, [*RUNS, make('local', task='mqar', test=scored.of(
-      [[int(i == j) for j in range(64)] for i in range(64)]), val=None)])
-  names = ['text_mini_accuracy.svg', 'mqar_accuracy.svg']
-  changes = [
-      (lambda: None, names), (lambda: None, []),
-      (lambda: place.put(make('mqa'), 'text_mini/more.json'), names[:1]),
-      (lambda: (place.figures / names[1]).write_bytes(b'<svg></svg>'),
-       names[1:]),
-      (lambda: monkeypatch.setattr(figures, '_code', lambda: b'other'), names)]
-  for change, wanted in changes:
-    drawn.clear()
-    change()
-    place.write()
-    assert drawn == wanted
+def test_each_record_is_on_the_html_page_once(committed):
+  figures = charts.every(committed.begun, committed.speeds)
+  page = render.html(committed, {figure.name: b'' for figure in figures},
+                     paths.PACKAGED)
+  assert sorted(re.findall('<code class="file">runs/([^<]*)<', page)) == sorted(
+      path.relative_to(committed.place.runs).as_posix()
+      for path in committed.place.runs.rglob('*.json'))
+
+
+def test_numbers_can_be_sorted(committed):
+  """The page's script sorts a column of numbers by the first in each text."""
+  tables = [summary.side_by_side(committed.boards),
+            *tables_lib.published(committed.papers).values()]
+  for board in committed.boards:
+    tables += [tables_lib.baselines(board), tables_lib.details(board),
+               kinds.breakdown(board), kinds.longer(board), *(
+                   found.table for found in tables_lib.scores(board, []))]
+  texts = {column.text(item).lstrip(NONE + ' /')
+           for table in filter(None, tables) for item in table.items
+           for column in table.columns if column.number} - {'', 'FAIL'}
+  assert len(texts) > 1000
+  assert not [text for text in texts if not re.match(r'[+-]?\d', text)]
+
+
+def test_the_note_on_listops_has_the_numbers_of_its_records(committed):
+  """Rows near the baseline of listops have its accuracies by depth."""
+  assert set(render.TEXTS['notes']) <= set(tasks.TASKS)
+  text = render.TEXTS['notes']['listops']
+  board, = (b for b in committed.boards if b.task.name == 'listops')
+  kind = 'decided at depth'
+  rule, = (b for b in board.baselines if b.name == 'first operator')
+  of_rule = [rule.parts[kind][depth].accuracy
+             for depth in sorted(rule.parts[kind], key=int)]
+  assert [f'{100 * share:.1f}%' for share in of_rule[:3]] == re.findall(
+      r'[0-9.]+%', text)
+  assert max(of_rule[3:]) < of_rule[2]
+  near = [run.test.parts[kind] for row in board.finished.row
+          for run in row.finished
+          if abs(run.test.accuracy - rule.accuracy) < 0.02]
+  assert len(near) > 3
+  for parts in near:
+    for depth in (1, 2, 3):  # two standard errors are 2 to 5 points
+      assert abs(parts[str(depth)].accuracy - of_rule[depth - 1]) < 0.06
+  counts = {int(depth): part.examples for depth, part in near[0].items()}
+  counted = [counts[depth] for depth in (1, 2, 3, 4)]
+  assert [*counted, 2000 - sum(counted)] == [
+      int(number) for number in re.findall(r'(?<![,\d])\d{3}\b', text)]

@@ -1,13 +1,13 @@
 """The table and the figure of longer sequences."""
 
-import dataclasses
+import math
 import re
+import types
 
 import pytest
 
 from lra import models
-from lra.board import boards as boards_lib
-from lra.board import figures, inputs, longer
+from lra.board import charts, frame, inputs, kinds
 from lra.core import tasks
 from tests.helpers.page import Place, make
 
@@ -27,55 +27,51 @@ def board(tmp_path):
   runs += [make('performer', task='parity', longer=of({'64': 1.0, '128': 0.9})),
            make('linformer', task='parity')]
   place = Place(tmp_path, runs)
-  found, = (b for b in boards_lib.load(place.runs, place.baselines)[0]
+  found, = (b for b in frame.load(place.runs, place.baselines)[0]
             if b.task.name == 'parity')
   return found
 
 
 def test_scores_are_scaled_means_of_the_seeds(board):
-  table = longer.table(board)
+  table = kinds.longer(board)
   assert [column.name for column in table.columns][2:] == [
       '32 (trained)', '64', '128', '40-256', 'seeds']
   assert [row.model for row in table.items] == ['performer', 'local']
   local = table.items[1]
   # Of two classes, 75% of right answers are half way from guessing to all.
-  values = [column.value(local) for column in table.columns[3:]]
-  assert values == pytest.approx([0.5, 0.1, 0.2, 2])
+  values = [column.text(local).split()[0] for column in table.columns[3:]]
+  assert values == ['0.500', '0.100', '0.200', '2']
   # The interval of .5 and .6 is Student's with one degree of freedom; twice it.
-  low_to_high = longer.score(local, board.task, '128').interval
-  assert low_to_high.high == pytest.approx(min(2 * (0.55 + 12.7062 * 0.05) - 1,
-                                               1.0), abs=1e-4)
-  assert longer.score(table.items[0], board.task, '40-256') is None
-
-
-def test_a_row_without_such_tests_is_left_out(board):
-  assert {row.model for row in longer.tested(board)} == {'local', 'performer'}
+  _, _, high = kinds.score(local.row, board.task, '128')
+  assert high == pytest.approx(min(2 * (0.55 + 12.7062 * 0.05) - 1, 1.0),
+                               abs=1e-4)
+  assert kinds.score(table.items[0].row, board.task, '40-256') is None
 
 
 def test_the_figure_has_a_panel_for_each_row(board, tmp_path):
-  figure, = (f for f in figures.task_figures(board, None)
+  figure, = (f for f in charts.of_task(board, None)
              if f.name == 'parity_lengths.svg')
-  svg = figures.draw([figure], tmp_path)[figure.name].decode()
+  svg = figure.draw().decode()
   assert len(re.findall('>(?:local|performer)<', svg)) == 2
   assert '>linformer<' not in svg
 
 
 def test_published_scores_stand_beside_rows_with_the_same_settings(
     tmp_path, monkeypatch):
-  paper = inputs.PublishedProbe(
-      'parity', '64', 'Local', 0.25, None, 'a paper', '2411.00000', 'local', '')
-  other = dataclasses.replace(paper, changes='model.window=3')
+  paper = dict(task='parity', test='64', model='Local', scaled=0.25,
+               spread=math.nan, source='a paper', here='local', changes='')
+  paper, other = (types.SimpleNamespace(**paper | changes) for changes in (
+      {}, {'changes': 'model.window=3'}))
   monkeypatch.setattr(inputs, 'published_probes', lambda: [paper, other])
   runs = [make('local', task='parity', longer=of({'64': 0.75}))]
   place = Place(tmp_path, runs)
-  found, = (b for b in boards_lib.load(place.runs, place.baselines)[0]
+  found, = (b for b in frame.load(place.runs, place.baselines)[0]
             if b.task.name == 'parity')
-  table = longer.beside_published(found)
-  by_name = {column.name: column for column in table.columns}
-  ours, none = table.items
+  table = kinds.beside_published(found)
+  texts = [{column.name: column.text(item) for column in table.columns}
+           for item in table.items]
   # 75% of two classes are a scaled accuracy of 0.5.
-  assert by_name['difference'].value(ours) == pytest.approx(0.25)
-  assert by_name['here'].value(none) is None
+  assert texts[0]['difference'] == '+0.250' and texts[1]['here'] == '–'
 
 
 def test_the_committed_published_scores_name_tasks_and_mixers_here():
@@ -92,10 +88,11 @@ def test_profiles_begin_at_the_baseline_and_end_at_no_error(tmp_path):
   runs = [make('local', task=task, right=150) for task in (
       'parity', 'text_mini')]
   place = Place(tmp_path, runs)
-  boards, _ = boards_lib.load(place.runs, place.baselines)
-  figure, = figures.profiles(boards)
-  names, (profile,) = figure.data
+  boards, _ = frame.load(place.runs, place.baselines)
+  figure, = charts.profiles(boards)
+  panels, names = figure.draw.args
   highest = {b.task.title: b.highest or 0.0 for b in boards}
-  assert profile['bars'] == pytest.approx([
-      (0.75 - highest[name]) / (1 - highest[name]) for name in names])
-  assert b'>local<' in figures.draw([figure], tmp_path)[figure.name]
+  assert [(title, *bars) for title, bars in panels] == [
+      (name, (0, pytest.approx((0.75 - base) / (1 - base)), 'sparse'))
+      for name, base in highest.items()]
+  assert names == ['local'] and b'>local<' in figure.draw()

@@ -3,12 +3,13 @@
 import copy
 import json
 import pathlib
+import types
 
 import numpy as np
 import pytest
 
-from lra.board import boards as boards_lib
-from lra.board import rows
+from lra.board import frame, rows
+from lra.board.tables import lines
 from lra.core import paths, tasks
 from lra.schema import fields, identity, result
 
@@ -24,9 +25,9 @@ def load(folder, *configs):
     run['config'] = config | {'seed': seed}
     run['test']['loss'] += seed / 100  # else it counts as a copy
     (folder / f'{seed}.json').write_text(json.dumps(run))
-  boards, left_out = boards_lib.load(folder, folder / 'none')
+  boards, left_out = frame.load(folder, folder / 'none')
   assert not left_out
-  return [row for board in boards for row in board.rows]
+  return [row for board in boards for row in lines(board.rows)]
 
 
 def test_committed_records_have_the_name_of_their_identity():
@@ -38,8 +39,7 @@ def test_committed_records_have_the_name_of_their_identity():
 @pytest.fixture
 def clip(monkeypatch):
   """Declares a new field `optim.clip`; earlier runs did not clip."""
-  monkeypatch.setitem(fields.FIELDS, 'optim.clip', fields.Field(
-      default=1.0, doc='Largest norm of the gradient.', before=0.0))
+  monkeypatch.setitem(fields.LATER, 'optim.clip', 0.0)
 
 
 def old():
@@ -52,14 +52,14 @@ def new(clip):
 
 def test_runs_with_and_without_a_later_field_share_a_row(clip, tmp_path):
   row, = load(tmp_path, old(), new(0.0))
-  assert [run.seed for run in row.runs] == [0, 1] and not row.variant
+  assert [run.seed for run in row.row.runs] == [0, 1] and not row.variant
 
 
 def test_another_value_of_a_later_field_names_two_rows(clip, tmp_path):
   one, two = sorted(load(tmp_path, old(), new(0.0), new(1.0)),
-                    key=lambda row: row.runs[0].seed)
-  assert one.variant == 'optim.clip=0.0' and len(one.runs) == 2
-  assert two.variant == 'optim.clip=1.0' and len(two.runs) == 1
+                    key=lambda row: row.row.runs[0].seed)
+  assert one.variant == 'optim.clip=0.0' and one.runs == 2
+  assert two.variant == 'optim.clip=1.0' and two.runs == 1
 
 
 def test_a_later_argument_of_a_model_is_no_other_row(monkeypatch, tmp_path):
@@ -100,7 +100,7 @@ def test_answers_of_one_sequence_are_one_example(task, answers):
 
 def test_data_directory_and_seed_are_no_other_row(tmp_path):
   row, = load(tmp_path, old(), old() | {'data_dir': 'elsewhere'})
-  assert len(row.runs) == 2 and row.variant == ''
+  assert row.runs == 2 and row.variant == ''
 
 
 def baselines_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
@@ -112,7 +112,7 @@ def baselines_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
   (measured / 'text_mini.json').write_text(json.dumps({
       'task': 'text_mini', 'fingerprint': fingerprint,
       'floors': {'majority': {'accuracy': 0.5, 'how': 'the commonest'}}}))
-  (board,), left_out = boards_lib.load(runs, measured)
+  (board,), left_out = frame.load(runs, measured)
   assert not left_out
   return board
 
@@ -123,11 +123,23 @@ def test_a_baseline_that_a_run_claims_does_not_count_beside_measured_ones(
     tmp_path, claims):
   board = baselines_of(tmp_path, claims)
   assert [(f.name, f.accuracy) for f in board.baselines] == [('majority', 0.5)]
-  assert board.rows[0].baseline.accuracies == (0.5,)
+  assert list(board.rows.baseline) == [0.5]
 
 
 def test_on_other_data_the_baselines_of_runs_are_all_there_are(tmp_path):
   board = baselines_of(tmp_path, {'mine': 0.6}, 'beef00000000')
   assert [(f.name, f.accuracy) for f in board.baselines] == [
       ('majority', 0.5), ('mine', 0.6)]
-  assert board.rows[0].baseline.accuracies == (0.6,)
+  assert list(board.rows.baseline) == [0.6]
+
+
+def test_attention_keeps_keys_and_values_of_tokens_and_cls():
+  """Records of earlier versions have no state size."""
+  def size(pooling, state_size=None):
+    config = {'seq_len': 24, 'encoder': {'width': 16, 'pooling': pooling},
+              'model': {'name': 'transformer', 'num_heads': 2, 'qkv_width': 16}}
+    return rows.Row([types.SimpleNamespace(
+        state_size=state_size, config=config, task='text_mini')]).state_size
+  assert size('mean') == 2 * 24 * 16
+  assert size('cls') == 2 * 25 * 16
+  assert size('cls', state_size=7) == 7

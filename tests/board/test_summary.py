@@ -2,8 +2,7 @@
 
 import pytest
 
-from lra.board import boards as boards_lib
-from lra.board import summary
+from lra.board import frame, summary
 from lra.core import tasks as tasks_lib
 from tests.helpers import scored
 from tests.helpers.page import FLOORS, RUNS, Place, make
@@ -31,7 +30,7 @@ def tables(tmp_path, runs, group='full', floors=()):
   The models are in the order of the table.
   """
   place = Place(tmp_path / str(len(list(tmp_path.iterdir()))), runs, floors)
-  boards, _ = boards_lib.load(place.runs, place.baselines)
+  boards, _ = frame.load(place.runs, place.baselines)
   return {found.protocol: {
       item.model: {column.name: column for column in found.table.columns} | {
           column.name: (column.text(item), column.strong(item))
@@ -163,7 +162,7 @@ def test_tasks_that_no_model_has_learnt_are_named(tmp_path):
   place = Place(tmp_path, [
       make(right=150, task='retrieval'), make(task='text')],
       [{**FLOORS, 'task': 'text'}])
-  boards, _ = boards_lib.load(place.runs, place.baselines)
+  boards, _ = frame.load(place.runs, place.baselines)
   found, = summary.by_protocol(boards, 'full')
   assert found.unbeaten == ['Text']
 
@@ -181,7 +180,7 @@ def test_mini_tasks_and_probes_stand_side_by_side(tmp_path):
   runs[-1]['config']['protocol'] = 'lra'
   runs[1].update(num_params=800, state_size=5)
   place = Place(tmp_path, runs, floors=())
-  boards, _ = boards_lib.load(place.runs, place.baselines)
+  boards, _ = frame.load(place.runs, place.baselines)
   found = summary.side_by_side(boards)
   text = [{column.name: column.text(item) for column in found.columns}
           for item in found.items]
@@ -200,8 +199,8 @@ def test_of_several_rows_the_one_with_more_seeds_is_shown(tmp_path):
   for run in runs:
     run['config']['model']['kernel'] = run['kernel']
   place = Place(tmp_path, runs, floors=())
-  boards, _ = boards_lib.load(place.runs, place.baselines)
-  assert len([row for board in boards for row in board.finished]) == 2
+  boards, _ = frame.load(place.runs, place.baselines)
+  assert sum(len(board.finished) for board in boards) == 2
   cell = summary.side_by_side(boards).items[1].cells['text_mini']
   assert cell.accuracy == 0.6
 

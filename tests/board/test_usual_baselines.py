@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from lra.board import boards as boards_lib
-from lra.board import texts
+from lra.board import frame, render
 from lra.core import bits
 from tests.helpers import scored
 from tests.helpers.page import Place, make
@@ -77,8 +76,8 @@ def test_full_tasks_that_wait_have_them(tmp_path, usual):
 @pytest.mark.parametrize('data, said', [(DATA, True), ('beef00000000', False)])
 def test_notes_are_of_the_usual_data(tmp_path, usual, data, said):
   place = Place(tmp_path / 'own', [run(data=data)], ())
-  assert (texts.NOTES['listops'] in page(place, usual)) == said
-  (board, *_), _ = boards_lib.load(place.runs, place.baselines, usual)
+  assert (render.TEXTS['notes']['listops'] in page(place, usual)) == said
+  (board, *_), _ = frame.load(place.runs, place.baselines, usual)
   assert board.usual == said
 
 

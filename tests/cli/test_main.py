@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from lra.cli import launch
+from lra.many import execute
 from tests.helpers import commands, committed, tiny
 from tests.helpers.commands import assert_one_sentence
 from tests.helpers.paths import ROOT
@@ -59,7 +59,7 @@ def test_a_damaged_result_keeps_no_other_seed_from_training(
   command = [*TINY, f'--config.data_dir={mini_data}', '--norecord',
              '--seeds=0-2']
   first = _run(*command, '--max_minutes=0', cwd=tmp_path)
-  assert first.returncode == launch.EXIT['stopped'], first.stderr
+  assert first.returncode == execute.EXIT['stopped'], first.stderr
   assert first.stdout.count('not begun: ') == 3
   folder = first.stdout.split('not begun: ')[2].split()[0]
   damaged = tmp_path / folder / 'result.json'
@@ -75,7 +75,7 @@ def test_divergence(mini_data, tmp_path):
   done = _run(*TINY, f'--config.data_dir={mini_data}', '--norecord',
               '--config.train.learning_rate=1e30',
               '--config.train.warmup_steps=0', f'--workdir={tmp_path}')
-  assert done.returncode == launch.EXIT['diverged'], done.stderr
+  assert done.returncode == execute.EXIT['diverged'], done.stderr
   assert 'Traceback' not in done.stderr and 'learning_rate' in done.stdout
 
 

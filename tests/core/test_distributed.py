@@ -18,8 +18,8 @@ import pytest
 import tensorstore
 
 from lra import data_prep
-from lra.cli import launch
 from lra.core import files
+from lra.many import execute
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import free_port
@@ -139,7 +139,7 @@ def test_a_stop_of_one_is_a_stop_of_all_and_another_mesh_goes_on(
   _wait_for_step(folder, processes, 15)
   processes[1].send_signal(signal.SIGTERM)
   for code, _, errors in _end(processes):
-    assert code == launch.EXIT['stopped'], errors
+    assert code == execute.EXIT['stopped'], errors
   stopped = files.read_json(folder / 'result.json')
   assert stopped['status'] == 'stopped' and 15 <= stopped['steps'] < STEPS
   (code, out, errors), *others = _end(
@@ -157,7 +157,7 @@ def test_a_stop_during_a_validation_ends_it(mini_data, tmp_path):
   _wait_for_step(folder, processes, 20)  # validation after it takes seconds
   processes[1].send_signal(signal.SIGTERM)
   for code, _, errors in _end(processes):
-    assert code == launch.EXIT['stopped'], errors
+    assert code == execute.EXIT['stopped'], errors
   assert files.read_json(folder / 'result.json')['steps'] == 20
   assert {p['split'] for p in _metrics(folder)} == {'train'}
 
@@ -204,7 +204,7 @@ def test_what_one_cannot_read_is_damaged_for_all(mini_data, tmp_path):
   _wait_for_step(folder, started, 15)
   started[0].send_signal(signal.SIGTERM)
   for code, _, errors in _end(started):
-    assert code == launch.EXIT['stopped'], errors
+    assert code == execute.EXIT['stopped'], errors
   before, newest = _damage_newest(folder)
   ended = _end(_start(folder, mini_data, 2, **changes))
   for code, _, errors in ended:
@@ -236,7 +236,7 @@ def test_the_end_of_one_is_the_end_of_all_within_a_minute(
     killed = time.monotonic()
     code, _, errors = _end(processes)[1 - victim]
     assert time.monotonic() - killed < 60
-    assert code == launch.EXIT['stopped'], errors
+    assert code == execute.EXIT['stopped'], errors
     assert 'another process of this run has ended' in errors
     assert 'Traceback' not in errors and '@  ' not in errors  # no C++ stack
   _ends_well(_start(folder, mini_data, 2))

@@ -9,7 +9,7 @@ import pytest
 from lra.core import paths
 from lra.core.errors import UserError
 from lra.data_prep import baselines, drawing, stamps
-from lra.many import cluster
+from lra.many import jobs
 from lra.run import loader, writers
 from lra.run.experiment import resolve
 
@@ -22,7 +22,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_what_comes_with_the_program_is_found(elsewhere):
   ours = paths.ROOT / 'configs'
-  assert paths.found('configs/sweeps/mini.txt') == ours / 'sweeps/mini.txt'
+  assert paths.found('configs/runs/mini.toml') == ours / 'runs/mini.toml'
   for name in ('simpletron', 'configs/simpletron.py'):
     assert paths.config_file(name) == ours / 'simpletron.py'
 
@@ -94,7 +94,7 @@ def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
     baselines._linear()
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(UserError, match=r"installed: pip install 'lra\[slurm\]'"):
-    cluster.check('slurm')
+    jobs.check('slurm')
   with pytest.raises(UserError, match=r"installed: pip install 'lra\[wandb\]'"):
     writers.check(['wandb'])
   monkeypatch.undo()

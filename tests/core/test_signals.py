@@ -315,15 +315,16 @@ def test_a_run_without_a_terminal_stops(numbers, code, said, place, mini_data):
 @pytest.mark.full
 @pytest.mark.parametrize('number', [
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_sweep_passes_signals_on(number, place, mini_data):
+def test_signals_reach_the_process_of_runs(number, place, mini_data):
   folder = place / number.name
   folder.mkdir()
   (folder / 'configs').symlink_to(ROOT / 'configs')
-  changes = tiny.words(**_TINY, **{'train.steps': 10**6})
-  (folder / 'sweep.txt').write_text(
-      f'configs/simpletron.py:listops_mini seeds=0-1 {changes}')
+  changes = tiny.table(**_TINY, **{'train.steps': 10**6})
+  (folder / 'a.toml').write_text(
+      '[[runs]]\nmodels = ["simpletron"]\ntasks = ["listops_mini"]\n'
+      f'seeds = "0-1"\nset = {changes}')
   process = subprocess.Popen(
-      [sys.executable, str(ROOT / 'run_lra.py'), '--sweep=sweep.txt',
+      [sys.executable, str(ROOT / 'run_lra.py'), 'runs', 'a.toml',
        '--norecord', f'--compile_cache={place / "cache"}'], cwd=folder,
       env={**_ENV, 'TFDS_DATA_DIR': str(mini_data)}, text=True,
       stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)

@@ -598,6 +598,7 @@ def test_nothing_is_stored_and_all_described(tmp_path, monkeypatch):
     data_prep.prepare('parity', tmp_path, tmp_path)
   content = data_prep.read('parity')
   text = describe.describe('parity', content)
-  assert 'questions' in text and 'labels of train, val, test' in text
+  shares = re.findall(r'^  [01]: +([\d.]+) +([\d.]+) +([\d.]+)$', text, re.M)
+  assert np.abs(np.float64(shares) - 50).max() < 10 and 'questions' in text
   assert baselines.quick('parity', content.splits)['majority'] == (
       pytest.approx(0.5, abs=0.06))

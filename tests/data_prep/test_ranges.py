@@ -36,6 +36,7 @@ def stored(monkeypatch, task, data_dir, splits):
     m.setattr(made, 'make', lambda self, _: Content(
         splits, {'origin': 'made up'}))
     m.setattr(made, 'identify_source', lambda self: None)
+    m.setattr(made, '_downloaded', lambda *_: None)
     m.setattr(builder_lib, 'read', lambda builder: None)
     data_prep.prepare(task, data_dir)
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from lra.data_prep import aan as aan_files
 from lra.data_prep import retrieval
-from lra.schema import fields
 from tests.helpers.paths import ROOT
 
 FIXTURES = ROOT / 'tests' / 'fixtures'
@@ -71,11 +70,11 @@ def environment(words, **variables):
       '--config=configs/simpletron.py:listops_mini',), {}, 'run_lra', variables)
 
 
-def sweep(words, content):
-  """Returns a case with a sweep file."""
+def runs(words, content):
+  """Returns a case with a file of runs."""
   content = content if isinstance(content, bytes) else content.encode()
-  return Case(tuple(words.split('|')), ('--sweep=s.txt', '--status'),
-              {'s.txt': content})
+  return Case(tuple(words.split('|')), ('runs', 'a.toml', '--status'),
+              {'a.toml': content})
 
 
 def source(words, task, files):
@@ -124,18 +123,3 @@ def archive(words, content):
   return Case(tuple(words.split('|')), (
       '--task=text', '--source=a.tar.gz', '--data_dir=data'),
       {'a.tar.gz': content}, 'data_prep')
-
-
-def limits():
-  """Yields cases that set a number of a config to nan or outside its range."""
-  for name, field in fields.FIELDS.items():
-    if field.type not in (int, float):
-      continue
-    wrong = ['nan', 'inf', '-inf'] if field.type is float else []
-    for limit, step in ((field.low, -1), (field.high, 1)):
-      if limit is not None:
-        wrong.append(limit + step if field.type is int or step < 0
-                     else 1.1 * limit)
-    wrong += [x for x in (field.above, field.below) if x is not None]
-    for value in wrong:
-      yield mini(f'config.{name}=', f'{name}={value}')

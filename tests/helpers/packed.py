@@ -8,7 +8,7 @@ import numpy as np
 
 from lra import kernels
 from lra.kernels import reference
-from tools import errors
+from tests.helpers import errors
 
 SCALE = 0.7
 

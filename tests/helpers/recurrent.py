@@ -10,7 +10,7 @@ import numpy as np
 
 from lra import kernels
 from lra.kernels import reference
-from tools import errors
+from tests.helpers import errors
 
 FUNCTIONS = {
   'delta': kernels.delta_rule, 'general': kernels.general_delta_rule,

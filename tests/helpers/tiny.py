@@ -24,10 +24,11 @@ def flags(**changes) -> list[str]:
           for name, value in (_FIELDS | changes).items()]
 
 
-def words(**changes) -> str:
-  """Returns <field>=<value> words for a line of a sweep file; see `flags`."""
-  return ' '.join(
-      f'{name}={value}' for name, value in (_FIELDS | changes).items())
+def table(**changes) -> str:
+  """Returns an inline table for `set` of a file of runs; see `flags`."""
+  return '{' + ', '.join(
+      f'"{name}" = {value if isinstance(value, int | float) else repr(value)}'
+      for name, value in (_FIELDS | changes).items()) + '}'
 
 
 def without_platforms() -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 
 from lra import kernels
 from lra.kernels import dispatch
-from tools.errors import FUNCTIONS, PACKED
+from tests.helpers.errors import FUNCTIONS, PACKED
 
 OPS = tuple(FUNCTIONS)
 X = jnp.ones((2, 8, 2, 32))

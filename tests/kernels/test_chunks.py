@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lra.kernels import chunks
-from tools.errors import relative_rms
+from tests.helpers.errors import relative_rms
 
 
 @pytest.mark.parametrize('count', (1, 16, 17, 40, 300))

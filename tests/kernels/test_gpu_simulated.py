@@ -14,12 +14,12 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
 from lra import kernels
-from lra.kernels import dispatch, hopper, hopper_call
+from lra.kernels import hopper, hopper_call
 from lra.kernels.lightning import pallas_gpu as lightning
 from lra.kernels.linear import pallas_gpu as linear
+from tests.helpers import errors
+from tests.helpers.errors import Case, relative_rms
 from tests.helpers.gradients import hopper_simulator
-from tools import errors
-from tools.errors import Case, relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 # (op, case, number of parts of L; None: the kernels choose)

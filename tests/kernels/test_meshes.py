@@ -10,8 +10,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from lra import kernels
+from tests.helpers.errors import FUNCTIONS, PACKED, relative_rms
 from tests.helpers.gradients import with_cosines, with_gradients
-from tools.errors import FUNCTIONS, PACKED, relative_rms
 
 FULL = pytest.mark.full
 OPS = tuple(FUNCTIONS)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lra.kernels import tpu
+from tests.helpers import errors
+from tests.helpers.errors import Case, relative_rms
 from tests.helpers.gradients import no_races
-from tools import errors
-from tools.errors import Case, relative_rms
 
 # Both dtypes, masks with ragged and with empty rows, one and several blocks.
 QUICK = [

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from lra.kernels import dispatch
+from tests.helpers import errors
 from tests.helpers.products import at_the_highest
-from tools import errors
 
 X = jax.ShapeDtypeStruct((2, 24, 2, 8), jnp.float32)
 PLAIN = [

@@ -16,9 +16,9 @@ from lra.kernels.gated import scalar
 from lra.kernels.gated import xla as gated
 from lra.kernels.scan import pallas_tpu as scan_tpu
 from lra.kernels.scan import xla as scan
-from tests.helpers import small
+from tests.helpers import aot, small
 from tests.helpers.recurrent import FUNCTIONS, Call, Case, check, parts
-from tools import aot, h200, hlo
+from tools import h200, hlo
 
 FULL = pytest.mark.full
 DELTA = [

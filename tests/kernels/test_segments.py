@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from tools import errors
-from tools.errors import relative_rms
+from tests.helpers import errors
+from tests.helpers.errors import relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 H, D = 2, 16

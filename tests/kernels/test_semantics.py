@@ -10,9 +10,9 @@ import pytest
 from jax.test_util import check_grads
 
 from lra import kernels
+from tests.helpers import errors
+from tests.helpers.errors import EVERY, FUNCTIONS, relative_rms
 from tests.helpers.gradients import with_cosines
-from tools import errors
-from tools.errors import EVERY, FUNCTIONS, relative_rms
 
 FULL = pytest.mark.full
 OPS = tuple(FUNCTIONS)

@@ -16,8 +16,10 @@ def _difference(function, step=1e-6):
 def test_silu():
   function = lambda x: x / (1 + np.exp(-x))
   x = jnp.asarray(X, jnp.float32)
-  np.testing.assert_allclose(features.silu(x), function(X), rtol=1e-5, atol=1e-6)
-  np.testing.assert_allclose(features.silu_slope(x), _difference(function), atol=1e-5)
+  np.testing.assert_allclose(
+      features.silu(x), function(X), rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(
+      features.silu_slope(x), _difference(function), atol=1e-5)
 
 
 @pytest.mark.parametrize('name, function', [

@@ -10,9 +10,9 @@ import pytest
 from lra import kernels
 from lra.kernels import dispatch, reference
 from lra.kernels.softmax import cudnn
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import check, inputs, resolve, up_to
-from tools.errors import relative_rms
 
 
 class _Device:

@@ -12,7 +12,7 @@ import pytest
 
 from lra import kernels
 from lra.kernels.softmax import cudnn
-from tools import aot
+from tests.helpers import aot
 
 pytestmark = pytest.mark.full
 

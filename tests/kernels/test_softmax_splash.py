@@ -13,9 +13,10 @@ from jax.sharding import AxisType
 from lra import kernels
 from lra.kernels import reference
 from lra.kernels.softmax import splash
+from tests.helpers import aot, errors
+from tests.helpers.errors import Case, relative_rms
 from tests.helpers.products import at_the_highest
-from tools import aot, errors, hlo
-from tools.errors import Case, relative_rms
+from tools import hlo
 
 # Covers each length, width, mask and dtype; not all combinations.
 CASES = [

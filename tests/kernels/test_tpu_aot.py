@@ -6,8 +6,9 @@ import pytest
 
 from lra import kernels
 from lra.kernels import tpu
-from tools import aot, hlo
-from tools.errors import FUNCTIONS
+from tests.helpers import aot
+from tests.helpers.errors import FUNCTIONS
+from tools import hlo
 
 pytestmark = pytest.mark.full
 

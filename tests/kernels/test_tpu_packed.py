@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from lra.kernels import dispatch, tpu
-from tests.helpers import packed
+from tests.helpers import errors, packed
 from tests.helpers.gradients import no_races
 from tests.helpers.packed import Call
-from tools import errors
 
 pytestmark = pytest.mark.full
 CALLS = [

@@ -1,29 +1,25 @@
-"""Tests the estimated times of a sweep's runs against recorded times."""
-
-import pathlib
+"""Tests the estimated times of runs against recorded times."""
 
 import pytest
 
 from lra.core import files
-from lra.many import plan, sweep
+from lra.many import plan, runs
 from lra.schema import identity
 from lra.schema import result as result_lib
 from tests.helpers import committed
 from tests.helpers.paths import ROOT
 
-LINE = 'configs/simpletron.py:listops_mini'
-
 
 @pytest.fixture
 def entry(tmp_path, monkeypatch):
-  """Returns a function that makes the run of one sweep line, in a new folder.
-  """
+  """Returns a function that makes a run in a new folder."""
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
 
-  def made(line=LINE):
-    (tmp_path / 'sweep.txt').write_text(line)
-    found, = sweep.read(tmp_path / 'sweep.txt')
+  def made(more='', task='listops_mini'):
+    (tmp_path / 'a.toml').write_text(
+        f'[[runs]]\nmodels = ["simpletron"]\ntasks = ["{task}"]\n{more}')
+    found, = runs.read('a.toml')
     return found
 
   return made
@@ -42,8 +38,7 @@ def _record(name='simpletron', **changes):
 def test_a_run_like_a_recorded_one_takes_as_long(path, entry):
   """The estimate is the recorded time of training, evaluation and compiling."""
   record = result_lib.read(path)
-  made = entry(f'configs/simpletron.py:{record.task},'
-               f'protocol={record.protocol} seeds=77')
+  made = entry(f'protocol = "{record.protocol}"\nseeds = "77"', record.task)
   known = plan.Known(identity.experiment(record.config), record)
   estimate = plan.of(made, [known], record.device)
   whole = record.train_seconds + record.eval_seconds + record.compile_seconds
@@ -90,13 +85,14 @@ def test_the_nearest_record_is_taken(entry):
 
 def test_records_of_other_sizes_or_protocols_say_nothing(entry):
   record = _record(device='d d')
-  for more in (' encoder.width=32', ' seq_len=16', ' train.batch_size=64'):
-    assert plan.of(entry(LINE + more), [record], 'd d').seconds is None
-  assert plan.of(
-      entry(f'{LINE},protocol=nystrom'), [record], 'd d').seconds is None
+  for more in ('set.encoder.width = 32', 'set.seq_len = 16',
+               'set.train.batch_size = 64'):
+    assert plan.of(entry(more), [record], 'd d').seconds is None
+  assert plan.of(entry('protocol = "nystrom"', 'listops'), [record],
+                 'd d').seconds is None
   half = plan.of(entry(
-      f'{LINE} train.steps=2000 train.learning_rate=0.3 dtype=bfloat16'),
-      [record], 'd d')
+      'set = {train = {steps = 2000, learning_rate = 0.3}, dtype = "bfloat16"}'
+      ), [record], 'd d')
   r = record.result
   # The record has 8 validations and a test; this run makes 4 validations.
   evaluation = r.eval_seconds * (4 + r.test.examples / r.val.examples) / (
@@ -167,12 +163,25 @@ def test_what_fits_is_marked():
   assert 'fits' not in plan.table(estimates).splitlines()[0]
 
 
-def test_the_sweep_for_gpus_has_a_plan(monkeypatch, tmp_path):
+def test_the_runs_for_gpus_have_a_plan(monkeypatch, tmp_path):
   """The plan needs neither runs nor data sets, as in a fresh clone."""
   monkeypatch.chdir(tmp_path)
-  entries = sweep.read(pathlib.Path('configs/sweeps/gpu.txt'))
-  estimate = plan.estimator(entries, tmp_path / 'results')
-  estimates = list(map(estimate, entries))
+  found = runs.read('gpu')
+  estimates = plan.of_units(runs.units(found), plan.estimator(
+      found, tmp_path / 'results'))
   assert {e.status for e in estimates} == {'new'}
   assert sum(e.seconds is not None for e in estimates) >= 12
-  assert len(plan.table(estimates).splitlines()) == len(entries) + 2
+  assert len(plan.table(estimates).splitlines()) == len(found) + 2
+
+
+def test_a_search_counts_its_runs_and_the_seeds_of_one_setting(
+    entry, tmp_path):
+  (tmp_path / 'b.toml').write_text('''[[runs]]
+      models = ["simpletron"]
+      tasks = ["listops_mini"]
+      seeds = "0-2"
+      search.train.learning_rate = [0.3, 0.01]''')
+  asked = plan.of_units(runs.units(runs.read('b.toml')), lambda run, work: (
+      run.setting[-1].rpartition('=')[2], run.seed, work))
+  assert asked == [('0.3', '0', plan.WORK), ('0.01', '0', ('train',)),
+                   ('0.3', '1', plan.WORK), ('0.3', '2', plan.WORK)]

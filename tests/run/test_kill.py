@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from lra.cli import launch
 from lra.core import files
+from lra.many import execute
 from tests.helpers import same_run, tiny
 from tests.helpers.paths import ROOT
 
@@ -81,7 +81,7 @@ def test_sigterm_checkpoints_and_says_so(mini_data, tmp_path):
     time.sleep(0.01)
   process.send_signal(signal.SIGTERM)
   _, errors = process.communicate()
-  assert process.returncode == launch.EXIT['stopped'], errors
+  assert process.returncode == execute.EXIT['stopped'], errors
   assert 'Traceback' not in errors
   result = files.read_json(tmp_path / 'run' / 'result.json')
   assert result['status'] == 'stopped' and 0 < result['steps'] < 120

@@ -33,24 +33,25 @@ def test_updates_that_are_made_already_are_refused(mini_data, tmp_path):
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=6)
   c.data_dir = str(mini_data)
   trainer = train.Trainer(small.experiment(c, tmp_path))
+  state = trainer.restore()
   trainer.compile()
   for step in range(3):
-    trainer.update(trainer.put(trainer.batch(step)))
-  trainer.save()
+    state = trainer.update(state, trainer.put(trainer.batch(step)))
+  trainer.save(state)
   trainer.close()
   with pytest.raises(UserError, match=f'{tmp_path} has made 3 updates.*=3:4'):
-    train.Trainer(small.experiment(c, tmp_path), profiled=range(3, 5))
-  train.Trainer(small.experiment(c, tmp_path), profiled=range(4, 5)).close()
+    train.train(small.experiment(c, tmp_path), profiled=range(3, 5))
+  train.train(small.experiment(c, tmp_path), profiled=range(4, 5))
 
 
 def test_a_run_that_ends_before_keeps_what_there_is(tmp_path):
-  p = profile.Profile(tmp_path, range(1, 9), lambda: None)
+  p = profile.Profile(tmp_path, range(1, 9))
   for step in (1, 2):
-    with p.update(step):
+    with p.update(step, lambda: None):
       pass
   p.close()
   p.close()
-  assert _traced(tmp_path) == [1, 2]
+  assert _traced(tmp_path / 'profile') == [1, 2]
 
 
 def test_the_form():

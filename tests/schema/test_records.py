@@ -6,7 +6,8 @@ import pathlib
 
 import pytest
 
-from lra.board import boards as boards_lib
+from lra.board import frame
+from lra.board.tables import lines
 from lra.cli import repeat
 from lra.core import bits, paths
 from lra.schema import identity, result
@@ -45,8 +46,8 @@ class Place:
 
   def load(self):
     """Returns the rows, and {file: why it is left out}."""
-    boards, left_out = boards_lib.load(self.folder, self.folder / 'none')
-    return ([row for board in boards for row in board.rows],
+    boards, left_out = frame.load(self.folder, self.folder / 'none')
+    return ([row for board in boards for row in lines(board.rows)],
             {left.name: left.why for left in left_out})
 
 
@@ -60,7 +61,7 @@ def test_a_copy_with_another_seed_is_no_seed(place):
   place.put('a.json', 4, scores={'loss': 0.5})
   place.put('b.json', 2)
   (row,), left_out = place.load()
-  assert [run.seed for run in row.runs] == [1, 2]
+  assert [run.seed for run in row.row.runs] == [1, 2]
   assert left_out == {'runs/a.json': (
       'it has the loss and the answers of runs/z.json, which is seed 1, to the '
       'last digit: make the run again or delete it')}
@@ -77,7 +78,7 @@ def test_seeds_that_share_some_scores_are_seeds(place, scores):
   place.put('a.json', 0, scores=same)
   place.put('b.json', 1, scores=same | scores)
   (row,), left_out = place.load()
-  assert len(row.runs) == 2 and not left_out
+  assert len(row.row.runs) == 2 and not left_out
 
 
 def test_a_copy_without_the_kept_answers_is_one(place):
@@ -93,7 +94,7 @@ def test_runs_that_were_not_tested_are_no_copies(place):
     path = place.folder / f'{seed}.json'
     path.write_text(json.dumps(json.loads(path.read_text()) | {'test': None}))
   (row,), left_out = place.load()
-  assert len(row.runs) == 2 and not left_out
+  assert len(row.row.runs) == 2 and not left_out
 
 
 @pytest.mark.parametrize('field', FITTED)
@@ -101,12 +102,12 @@ def test_seeds_that_were_fitted_to_other_machines_share_a_row(place, field):
   place.put('', 0)
   other = result.read(place.put('', 5, {field: FITTED[field]}))
   (row,), left_out = place.load()
-  assert [run.seed for run in row.runs] == [0, 5] and not left_out
+  assert [run.seed for run in row.row.runs] == [0, 5] and not left_out
   assert not row.variant
   # The run directories differ, unless only sizes for a CPU differ: the hash has
   # those only if a config leaves its sizes to the machine.
   same = identity.config_hash(other.config) == identity.config_hash(
-      row.runs[0].config)
+      row.row.runs[0].config)
   assert same == field.startswith('train.cpu_')
 
 
@@ -122,7 +123,7 @@ def test_what_changes_numbers_is_another_row(place, field, value):
   place.put('', 1, {field: value})
   found, left_out = place.load()
   assert len(found) == 2 and not left_out
-  assert sorted(row.variant for row in found if not row.changes)
+  assert sorted(row.variant for row in found if not row.row.changes)
   assert not any(name in row.variant for row in found for name in FITTED)
 
 
@@ -132,7 +133,7 @@ def test_seeds_of_two_dtypes_share_no_row(place):
   place.put('', 1, dtype='bfloat16')
   place.put('', 2, dtype='bfloat16')
   found, left_out = place.load()
-  assert sorted(len(row.runs) for row in found) == [1, 2] and not left_out
+  assert sorted(len(row.row.runs) for row in found) == [1, 2] and not left_out
 
 
 @pytest.mark.parametrize('right', [(65, 60), (60, 65)])
@@ -143,7 +144,7 @@ def test_a_seed_that_was_repeated_on_another_machine_is_one(place, right):
         [[hits, 100 - hits], [100 - hits, hits]], loss=hits)))
   shown, other = sorted(path.name for path in paths)
   (row,), left_out = place.load()
-  assert row.records == [f'runs/text_mini/{shown}']
+  assert list(row.row.files) == [f'runs/text_mini/{shown}']
   assert left_out == {f'runs/text_mini/{other}': (
       f'it repeats the seed of runs/text_mini/{shown}, which is shown, with '
       'another encoder.remat and train.checkpoint_minutes and '
@@ -157,7 +158,7 @@ def test_of_a_repeated_seed_one_that_ended_is_shown(place, status, is_first):
   fits = sorted([{}, FITTED], key=lambda fit: place.put('', 0, fit).name)
   place.put('', 0, fits[0], status=status)
   (row,), _ = place.load()
-  assert (row.runs[0].status == status) == is_first
+  assert (row.row.runs[0].status == status) == is_first
 
 
 def test_the_command_of_a_fitted_run_says_how():

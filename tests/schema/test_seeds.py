@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from lra.cli import launch
 from lra.core import files
+from lra.many import execute
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import end
@@ -79,7 +79,7 @@ def test_what_was_ended_goes_on_to_the_same_end(
   process.send_signal(number)
   code, out, errors = end(process)
   if number == signal.SIGTERM:
-    assert code == launch.EXIT['stopped'], errors
+    assert code == execute.EXIT['stopped'], errors
     # Of two runs at once, one may have ended already, and the third begun.
     results = [files.read_json(p) for p in tmp_path.rglob('result.json')]
     stopped = [r for r in results if r['status'] == 'stopped']
@@ -103,4 +103,4 @@ def test_ctrl_c_twice_is_an_end_without_a_traceback(mini_data, tmp_path):
   process.send_signal(signal.SIGINT)
   code, _, errors = end(process)
   # The code is 130 if the second Ctrl-C came before the end of a step.
-  assert code in (launch.EXIT['stopped'], 130), errors
+  assert code in (execute.EXIT['stopped'], 130), errors

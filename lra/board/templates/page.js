@@ -7,8 +7,12 @@
   const status = document.getElementById('status');
   const words = new Intl.Collator('en', {numeric: true, sensitivity: 'base'});
 
-  function key(body, place) {
-    return body.rows[0].cells[place].dataset.key;
+  // A cell sorts by its first number, or by its text; '' is an empty cell.
+  function key(body, place, number) {
+    const text = body.rows[0].cells[place].textContent;
+    if (!number) return text === '\u2013' ? '' : text;
+    const found = text.replaceAll(',', '').match(/[+-]?\d[\d.]*(e[+-]\d+)?/);
+    return found ? Number(found[0]) : '';
   }
 
   // Sorts numbers by value, texts by letters; empty cells are always last.
@@ -21,9 +25,9 @@
     const order = down ? 'descending' : 'ascending';
     const bodies = all('tbody:not(.pinned)', table);
     const compare = (a, b) => {
-      const x = key(a, place), y = key(b, place);
+      const x = key(a, place, number), y = key(b, place, number);
       if (x === '' || y === '') return (x === '') - (y === '');
-      const apart = number ? Number(x) - Number(y) : words.compare(x, y);
+      const apart = number ? x - y : words.compare(x, y);
       return down ? -apart : apart;
     };
     bodies.sort(compare).forEach((body) => table.append(body));

@@ -1,0 +1,210 @@
+"""Chooses settings by validation: the best of a grid, a file or a search.
+
+Runs that differ in their seed are one setting. The setting with the highest
+mean validation accuracy is the best. No test score is looked at, and only that
+of the best setting is shown.
+"""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from lra.board.rows import Row
+from lra.core.formats import percent
+from lra.many.runs import Run, Setting, Unit
+from lra.schema import identity
+from lra.schema.result import SEARCHED, Result
+from lra.schema.search import Search
+
+
+class Best(NamedTuple):
+  """The best of several settings.
+
+  Attributes:
+    index: its index; None if no setting has a score.
+    means: the mean validation accuracy of each setting; None if a run of it
+      has none, or its loss was not finite.
+  """
+  index: int | None
+  means: tuple[float | None, ...]
+
+
+def of(settings: Sequence[Sequence[Result]]) -> Best:
+  """Returns the setting with the highest mean validation accuracy.
+
+  Ties are decided by the lower mean validation loss, then by the order.
+
+  Args:
+    settings: the results of each setting, one for each seed.
+  """
+  means = tuple(_mean(map(_score, runs)) for runs in settings)
+  found = [i for i, mean in enumerate(means) if mean is not None]
+  # Means of floats that should be equal may differ in their last digits.
+  return Best(min(found, default=None, key=lambda i: (
+      -round(means[i], 9),
+      statistics.fmean(run.val.loss for run in settings[i]), i)), means)
+
+
+def _mean(scores):
+  scores = list(scores)
+  return None if None in scores else statistics.fmean(scores)
+
+
+def _score(run):
+  """Returns the validation accuracy of a run, None if it diverged."""
+  return None if run.status == 'diverged' else getattr(
+      run.val, 'accuracy', None)
+
+
+class Choice(NamedTuple):
+  """The setting that a search chose.
+
+  Attributes:
+    runs: its runs, one per seed; () if the loss of every setting was not
+      finite.
+    search: how it was chosen, for the records.
+    score: its validation accuracy, None without runs.
+    words: the chosen values.
+  """
+  runs: Setting
+  search: Search
+  score: float | None
+  words: str
+
+
+def choice(unit: Unit) -> Choice | None:
+  """Returns the best setting of a search; None if a run of it has not ended.
+
+  No test score is looked at, though an earlier command may have made one.
+  """
+  results = [run.result()[0] for run in unit.search]
+  if any(run is None or run.status not in SEARCHED for run in results):
+    return None
+  flat = [identity.flatten(run.config) for run in results]
+  settings = [{name: values[name] for name in unit.searched} for values in flat]
+  index, scores = of([[run] for run in results])
+  grid = {name: [json.loads(text) for text in dict.fromkeys(
+      json.dumps(setting[name]) for setting in settings)]
+          for name in unit.searched}
+  search = Search(
+      tried=len(settings), grid=grid, chosen_by='validation accuracy',
+      seed=results[0].seed, scores=list(zip(settings, scores, strict=True)))
+  if index is None:
+    return Choice((), search, None, 'none: the loss of all was not finite')
+  return Choice(unit.settings[index], search, scores[index], ' '.join(
+      f'{name}={json.dumps(value)}' for name, value in settings[index].items()))
+
+
+def wanted(unit: Unit) -> list[Run]:
+  """Returns the runs to train, as far as they are known.
+
+  Of a search, these are the runs that it compares, and the other seeds of the
+  chosen setting. Before the choice, the first setting stands for it: others
+  take as long.
+  """
+  if not unit.searched:
+    return unit.runs
+  chosen = choice(unit)
+  return [*unit.search, *(
+      unit.settings[0] if chosen is None else chosen.runs)[1:]]
+
+
+def names(configs: Sequence[Mapping]) -> list[str]:
+  """Returns `field=value` of the fields in which configs differ, as texts.
+
+  Args:
+    configs: {dotted field: value} of each.
+  """
+  fields = [name for name in dict.fromkeys(
+      name for config in configs for name in config)
+            if name != 'seed' and len({
+                json.dumps(config.get(name)) for config in configs}) > 1]
+  return [' '.join(
+      f'{name}={value if isinstance(value, str) else json.dumps(value)}'
+      for name in fields if (value := config.get(name)) is not None)
+          for config in configs]
+
+
+def settings(results: Sequence[Result]) -> list[list[Result]]:
+  """Groups the results of runs that differ in their seed only, in order."""
+  groups = {}
+  for result in results:
+    groups.setdefault(identity.config_hash(result.config), []).append(result)
+  return list(groups.values())
+
+
+def text(groups: Sequence[Sequence[Result]],
+         others: Sequence[Result] = ()) -> str:
+  """Returns the best of several settings in words, with its test score if any.
+
+  Args:
+    groups: the results of each setting; all runs have ended.
+    others: results of the best setting that were not compared.
+  """
+  best = of(groups)
+  said = f'best of {len(groups)} settings by validation: '
+  if best.index is None:
+    return f'{said}none, since no setting has a finite score of each seed'
+  runs = groups[best.index]
+  name = names([identity.flatten(group[0].config) for group in groups])
+  found = tested([*runs, *others])
+  return (f'{said}{name[best.index]} ({percent(best.means[best.index])}%'
+          f'{_seeds(len(runs))}){found and "; " + found}')
+
+
+def _seeds(count):
+  return f', mean of {count} seeds' if count > 1 else ''
+
+
+def tested(runs: Sequence[Result]) -> str:
+  """Returns the test accuracy of a setting; '' if no run has one.
+
+  The mean of several seeds has its interval.
+  """
+  scored = [run for run in runs if getattr(run.test, 'examples', None)]
+  if not scored:
+    return ''
+  if len(scored) == 1:
+    return f'test accuracy {percent(scored[0].test.accuracy)}%'
+  row = Row(scored)
+  known = row.interval
+  mean, low, high = (f'{percent(x, row.digits)}%' for x in (
+      row.mean, known.low, known.high))
+  over = 'of the mean' if known.over_seeds else 'by the test examples alone'
+  return (f'{len(scored)} seeds: test accuracy {mean} (95% interval {over} '
+          f'{low} to {high})')
+
+
+def of_unit(unit: Unit, so_far: Mapping[Run, float | None]
+            ) -> tuple[Setting, str]:
+  """Returns the best setting of a unit with several, and it in words.
+
+  Args:
+    unit: the settings of a model on a task.
+    so_far: the best validation accuracy of each run up to now.
+
+  Returns:
+    The runs of the best setting, () while a run has not ended; and the text, ''
+    while no run has a score.
+  """
+  compared = [runs[:1] if unit.searched else runs for runs in unit.settings]
+  results = [[run.result()[0] for run in runs] for runs in compared]
+  if all(run is not None and run.status in SEARCHED
+         for runs in results for run in runs):
+    index = of(results).index
+    best = () if index is None else unit.settings[index]
+    others = [result for run in best[len(compared[0]):]
+              if (result := run.result()[0])]
+    return best, f'{unit.title}: {text(results, others)}'
+  known = [[score for run in runs if (score := so_far.get(run)) is not None]
+           for runs in compared]
+  means = [statistics.fmean(scores) if scores else -1.0 for scores in known]
+  first = means.index(max(means))
+  if not known[first]:
+    return (), ''
+  name = names([json.loads(runs[0].repetition)[0] for runs in compared])[first]
+  return (), (
+      f'{unit.title}: best so far of {sum(map(bool, known))} of '
+      f'{len(compared)} settings by validation: {name} '
+      f'({percent(means[first])}%{_seeds(len(known[first]))})')

@@ -1,0 +1,195 @@
+"""Tests studies: their files, the comparison of arms, and the page."""
+
+import copy
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from lra.board.rows import Row
+from lra.board.statistics import Sample
+from lra.core import errors
+from lra.many import runs, study
+from lra.schema import result, runs_file
+from tests.helpers import scored
+from tests.helpers.paths import ROOT
+
+RUN = json.loads((ROOT / 'tests/board/data/result.json').read_text())
+_TEXT = '''
+tasks = ["listops_mini", "text_mini"]
+seeds = "0-1"
+runs = [
+  {arms = {a = "transformer"}},
+  {arms = {b = "transformer"}, set.train.steps = 7},
+]
+
+[study]
+title = "T"
+question = "Q?"
+source = "S"
+reported = "R"
+claims = [{text = "B is better.", arm = "b", than = "a", expected = "higher"}]
+'''
+
+
+def _write(folder, text=_TEXT):
+  path = folder / 'one.toml'
+  path.write_text(text)
+  return path
+
+
+def test_the_arms_of_a_study_are_no_settings(tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  found = runs.read(str(_write(tmp_path)))
+  assert [(run.arm, run.folder.parts[1], run.seed) for run in found] == [
+      (arm, task, seed) for arm in 'ab' for task in
+      ('listops_mini', 'text_mini') for seed in '01']
+  assert [len(unit.settings) for unit in runs.units(found)] == [1] * 4
+  with pytest.raises(errors.UserError, match='leave out --models'):
+    runs.read(str(_write(tmp_path)), ['gla'])
+
+
+@pytest.mark.parametrize('text, word', [
+    (_TEXT.replace('expected', 'expectd'),
+     "study claims 1: there is no 'expectd': did you mean expected"),
+    (_TEXT.replace('"higher"', '"better"'), 'study.claims.0.expected'),
+    (_TEXT.replace('"Q?"', '3'), 'study.question'),
+    (_TEXT.replace('arm = "b"', 'arm = "c"'), "one.toml: .*'c'.* a, b"),
+    (_TEXT.replace('than = "a"', 'than = "baseline majorty"'),
+     "'baseline majorty': did you mean baseline majority"),
+    (_TEXT.replace('than = "a"', 'than = "b"'), 'compares b with itself'),
+    (_TEXT.replace('set.train.steps = 7', 'grid.train.steps = [7, 8]'),
+     'runs 2 has several values of train.steps'),
+    (_TEXT.replace('set.train.steps = 7', 'search.train.steps = [7]'),
+     'runs 2 has several values of train.steps'),
+    (_TEXT.replace('arms = {a = "transformer"}', 'models = ["gla"]'),
+     "runs 1: .*'arms'"),
+    (_TEXT.replace('title', 'axis = "train.batch_size"\ntitle'),
+     'the axis train.batch_size')])
+def test_a_bad_study_is_named(tmp_path, text, word):
+  with pytest.raises(errors.UserError, match=word):
+    runs_file.read(_write(tmp_path, text))
+
+
+def test_an_arm_has_one_config_in_a_column(tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  path = _write(tmp_path, _TEXT.replace('{b =', '{a =').partition('claims')[0])
+  with pytest.raises(errors.UserError, match='the arm a has several configs'):
+    study.cells(runs_file.read(path).study, str(path), tmp_path)
+
+
+def _row(*hits, examples=1000):
+  """Returns a row with one run for each number of right answers."""
+  runs = []
+  for seed, right in enumerate(hits):
+    values = copy.deepcopy(RUN)
+    values.update(seed=seed, test=scored.of(
+        [[right, examples - right], [0, 0]]), floors={'majority': 0.5})
+    values['config']['seed'] = seed
+    runs.append(result.validate(values))
+  return Row(runs)
+
+
+def _study(*claims):
+  return runs_file.Study(
+      title='', question='', source='', reported='',
+      claims=[runs_file.Claim(**claim) for claim in claims])
+
+
+def _answers(a, b, **claim):
+  return study.answers(_study({'text': '', 'arm': 'a', 'than': 'b', **claim}), {
+      ('a', 'x'): a, ('b', 'x'): b})
+
+
+@pytest.mark.parametrize('expected,verdict', [
+    ('higher', 'same'), ('lower', 'opposite'), ('equal', 'opposite'),
+    ('', 'higher')])
+def test_arms_are_compared_by_welch(expected, verdict):
+  a, b = (700, 720, 731), (600, 640, 611, 626)
+  one, = _answers(_row(*a), _row(*b), expected=expected)
+  known = scipy.stats.ttest_ind(np.array(a) / 1000, np.array(b) / 1000,
+                                equal_var=False)
+  interval = known.confidence_interval()
+  # Rounding to whole examples adds 1 / 12 of an example to each variance.
+  np.testing.assert_allclose([one.low, one.high], interval, atol=1e-3)
+  assert one.seeds == (3, 4)
+  assert one.verdict == verdict
+
+
+def test_a_small_difference_is_no_difference():
+  for expected, verdict in (('equal', 'no difference found'),
+                            ('higher', 'not shown'),
+                            ('', 'no difference found')):
+    one, = _answers(_row(700, 650, 731), _row(690, 720), expected=expected)
+    assert one.verdict == verdict
+
+
+def test_the_correction_is_over_all_claims():
+  """One p-value of 0.03 is significant, but not among three."""
+  samples = Sample((0.70, 0.72), 10**6), Sample((0.75, 0.77), 10**6)
+  p, *_ = study._tested(*samples)
+  known = scipy.stats.ttest_ind(*(s.accuracies for s in samples),
+                                equal_var=False).pvalue
+  np.testing.assert_allclose(p, known, rtol=1e-6)
+  a, b = _row(700, 720), _row(765, 783)
+  assert _answers(a, b, expected='lower')[0].verdict == 'same'
+  three = _study(*(
+      {'text': '', 'arm': 'a', 'than': than, 'expected': 'lower'}
+      for than in 'bcd'))
+  found = study.answers(three, {
+      (name, 'x'): row for name, row in (
+          ('a', a), ('b', b), ('c', a), ('d', a))})
+  assert [one.verdict for one in found] == ['not shown'] * 3
+
+
+def test_a_claim_may_be_about_a_baseline():
+  one, = _answers(_row(700), None, than='baseline majority', expected='higher')
+  assert one.verdict == 'same'
+  np.testing.assert_allclose(one.difference, 0.2)
+  one, = _answers(_row(510), None, than='baseline majority', expected='')
+  assert one.verdict == 'no difference found'
+  assert not _answers(_row(510), None, than='baseline nobody')
+
+
+def test_measured_rows_are_compared_by_a_column():
+  one = _study({'text': '', 'arm': 'super', 'than': 'standard',
+                'expected': 'lower', 'at': ['parameters']})
+  rows = [{'layer': 'standard', 'parameters': 12}, {'layer': 'super',
+                                                    'parameters': 9}]
+  found, = study.measured_answers(one, rows)
+  assert (found.difference, found.verdict) == (-3, 'same (untested)')
+
+
+@pytest.mark.full
+def test_the_committed_page_is_that_of_the_records():
+  path = ROOT / 'docs' / 'studies.md'
+  made = study.made(path, ROOT / 'lra' / 'results')
+  assert made.pop(path).decode() == path.read_text()
+  assert {p.name for p in made} == {
+      p.name for p in (ROOT / 'lra/results/studies').glob('*.svg')}
+
+
+def test_a_measurement_without_rows_is_refused(tmp_path):
+  path = tmp_path / 'x.json'
+  path.write_text('{"rows": 3}')
+  with pytest.raises(errors.UserError, match='x.json'):
+    study._measured(pathlib.Path(path))
+
+
+@pytest.mark.parametrize('claim,word', [
+    ({'arm': 'c', 'than': 'r', 'at': ['size']}, "'c'"),
+    ({'arm': 'r', 'than': 'd', 'at': ['size']}, "'d'"),
+    ({'arm': 'a', 'than': 'r', 'at': ['y']}, "'y'")])
+def test_a_claim_about_nothing_is_refused(claim, word):
+  one = _study({'text': 'T', **claim})
+  found = {('a', 'x'): None}
+  with pytest.raises(errors.UserError, match=word):
+    study.check_claims('one.toml', one, found, [{'layer': 'r', 'size': 3}])
+
+
+def test_claims_about_rows_that_are_not_measured_yet_are_left_out():
+  one = _study({'text': 'T', 'arm': 'r', 'than': 's', 'at': ['size']})
+  study.check_claims('one.toml', one, {('a', 'x'): None}, [])
+  assert not study.measured_answers(one, [])
