@@ -1,5 +1,6 @@
-"""Computes outputs and gradients of functions; checks kernels for data races.
-"""
+"""Gradients of functions, data races of kernels, arrays of absent devices."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +31,20 @@ def with_cosines(function):
     return out, pull(jax.tree.map(jnp.cos, out))
 
   return both
+
+
+def descriptions(target):
+  """Returns `jax.ShapeDtypeStruct` for arrays on a target of `aot`.
+
+  Skips the test without the target's compiler.
+  """
+  from tests.helpers import aot
+
+  try:
+    place = jax.sharding.SingleDeviceSharding(aot.device(target))
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+  return functools.partial(jax.ShapeDtypeStruct, sharding=place)
 
 
 def no_races():

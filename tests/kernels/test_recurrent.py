@@ -17,6 +17,7 @@ from lra.kernels.gated import xla as gated
 from lra.kernels.scan import pallas_tpu as scan_tpu
 from lra.kernels.scan import xla as scan
 from tests.helpers import aot, small
+from tests.helpers.gradients import descriptions
 from tests.helpers.recurrent import FUNCTIONS, Call, Case, check, parts
 from tools import h200, hlo
 
@@ -230,14 +231,11 @@ def test_compiled(target, shape):
   For other shapes, XLA chooses another layout of the results at the end of this
   program, which no layer has.
   """
-  try:
-    place = jax.sharding.SingleDeviceSharding(aot.device(target))
-  except aot.Unavailable as reason:
-    pytest.skip(str(reason))
+  describe = descriptions(target)
   if target == 'h200' and h200.missing():
     pytest.skip(h200.missing())
   function, arrays, size = _program(target, *shape)
-  arrays = [jax.ShapeDtypeStruct(*x, sharding=place) for x in arrays]
+  arrays = [describe(*x) for x in arrays]
   lowering = aot.lowering(target) if target == 'h200' else (
     contextlib.nullcontext())
   with kernels.target(aot.platform(target)), lowering:
