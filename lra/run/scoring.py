@@ -1,4 +1,4 @@
-"""Scores the model of a run: on validation, the test split and other lengths."""
+"""Scores the model of a run: on validation, on test and on other lengths."""
 
 import dataclasses
 import functools
