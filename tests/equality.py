@@ -185,7 +185,8 @@ def ends(o):
         f'{done.returncode}, {len(done.stderr.splitlines())} lines'
         if done.returncode else '0',
         'a traceback' * ('Traceback' in done.stderr),
-        digest(done.stdout.replace(str(o.scratch), '')) if compared else ''))
+        digest(done.stdout.replace(str(o.scratch), '').replace(
+            str(o.checkout), '')) if compared else ''))
   return found
 
 

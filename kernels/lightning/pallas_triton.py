@@ -134,9 +134,9 @@ class _Call:
                taken=None):
     """Runs a pass of `pallas_triton_walk.PASSES`; returns a dict of results.
 
-    `first` is the state at the start of each part. The results are 'rows', 'last'
-    (states at the ends of parts), 'saved' (states before all blocks) and 'dbias',
-    as far as asked. `taken` is a packed array into which 'rows' is written.
+    `first` is the state at the start of each part. The results are 'rows',
+    'last' (states at the ends of parts), 'saved' (states before all blocks) and
+    'dbias', as far as asked. `taken` is a packed array that gets 'rows'.
     """
     inputs, size = self.inputs, self.size
     this = pallas_triton_walk.PASSES[which]

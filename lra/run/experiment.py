@@ -1,7 +1,7 @@
-"""Makes the experiment of a config: the one place that checks a config.
+"""Makes the experiment of a config.
 
-`resolve` checks a config and builds its encoder once. Everything after it takes
-the `Experiment`.
+`resolve` checks a config and builds its encoder, once. Nothing after it checks
+the config again.
 """
 
 import dataclasses
@@ -35,8 +35,7 @@ class Experiment:
     config: the whole config, without references.
     encoder: the encoder in float32; `model` changes the dtype.
     folder: the run directory.
-    made_by: the value of --config: file and task; '' for a config made in
-      Python.
+    made_by: file and task of --config; '' for a config made in Python.
   """
   config: ConfigDict
   task: Task
@@ -45,17 +44,9 @@ class Experiment:
   folder: pathlib.Path
   made_by: str = ''
 
-  @property
-  def protocol(self) -> str:
-    """Name of the protocol that the config began with."""
-    return self.config.protocol
-
   @functools.cached_property
   def changes(self) -> dict[str, Any] | None:
-    """Settings that differ from the protocol; None without `made_by`.
-
-    See `protocol_changes`, which raises UserError for an unknown protocol.
-    """
+    """See `protocol_changes`; None without `made_by`."""
     return protocol_changes(
         self.config.to_dict(), self.made_by) if self.made_by else None
 
@@ -82,9 +73,9 @@ class Experiment:
     """Rising lengths that sequences may be computed at, the full one last.
 
     Only the full length is possible if padding takes part in the computation:
-    as tokens, in the size of a mean, or in the mixer. Batch norms need the full
-    length too: their groups of examples must not be sorted, and their devices
-    wait for each other.
+    as tokens, in the size of a mean, or in the mixer. Batch norms need it too:
+    their groups of examples must not be sorted, and their devices wait for each
+    other.
     """
     config, full = self.config, self.objective.seq_len
     padding_counts = (
@@ -160,8 +151,7 @@ def resolve(config: ConfigDict, *, made_by: str = '',
 
   Args:
     config: a whole config, with or without references; it is copied.
-    made_by: the value of --config, '' for a config made in Python.
-    folder: the run directory; by default `identity.run_folder`.
+    made_by, folder: see `Experiment`; by default `identity.run_folder`.
 
   Raises:
     UserError: the config cannot be run; the message names the field.
@@ -194,21 +184,12 @@ def resolve(config: ConfigDict, *, made_by: str = '',
 
 
 def _source(config):
-  """Returns the experiment that a config starts from; None for a path.
-
-  Raises:
-    UserError, flags.Error: `config.init_from` makes no experiment.
-  """
+  """Returns the experiment that a config starts from; None for a path."""
   made = sources.config_of(config)
   return made and resolve(made[0], made_by=made[1])
 
 
 def _encoder(config, objective):
-  """Returns the encoder of a checked config, in float32.
-
-  Raises:
-    UserError: the pooling reads the first position of a causal mixer.
-  """
   settings = config.encoder
   mixer = make_mixer(config.model)
   traits = mixers.traits_of(mixer())
@@ -232,13 +213,9 @@ def _encoder(config, objective):
 
 
 def make_mixer(model):
-  """Returns a function with which the encoder makes its mixers.
+  """Returns a function with which the encoder makes mixers of `config.model`.
 
-  The function takes `dtype`, `layer`, `num_layers`, `full_length`, `dropout`,
-  `tie_dropout` and `name`. It passes on those for which the mixer has a field.
-
-  Args:
-    model: `config.model`, checked.
+  It takes the fields in `models.GIVEN`, and passes on those that a mixer has.
   """
   arguments = model.to_dict()
   cls = models.mixer(arguments.pop('name'))
@@ -256,11 +233,7 @@ def protocol_changes(config: dict, made_by: str) -> dict[str, Any]:
 
   A protocol sets the fields that every model has: steps, learning rate, sizes,
   length, pooling, head. The other arguments of a mixer count as changed if they
-  differ from its config file.
-
-  Args:
-    config: the whole config, as plain values.
-    made_by: the value of --config: file and task of the config.
+  differ from its config file, `made_by`.
 
   Raises:
     UserError: the protocol does not exist, or does not have the task.
@@ -273,7 +246,7 @@ def protocol_changes(config: dict, made_by: str) -> dict[str, Any]:
 def _own(made_by):
   """Returns the arguments that a config file gives its mixer, by dotted name.
 
-  They are cached, since the file may change while its runs last.
+  Cached, since the file may change while its runs last.
   """
   made = loader.made_by([f'--config={made_by}'])
   return identity.flatten({

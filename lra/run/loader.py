@@ -1,8 +1,4 @@
-"""The flag --config: a file, a task and changes of fields make a config.
-
-Any error in the file or in a change is a UserError of one sentence, raised
-before any work is done.
-"""
+"""The flag --config: a file, a task and changes of fields make a config."""
 
 import ast
 import functools
@@ -62,7 +58,7 @@ class _Parser(flags.ArgumentParser):
     self._argv = argv
 
   def parse(self, path):
-    """See `flags.ArgumentParser.parse`."""
+    """Returns the config; UserError for any error in the file or a change."""
     path, *argument = paths.config_parts(paths.local(path, '--config'))
     path = path and str(paths.config_file(path))
     try:
@@ -92,7 +88,6 @@ class _Parser(flags.ArgumentParser):
     return config
 
   def flag_type(self):
-    """See `flags.ArgumentParser.flag_type`."""
     return 'config'
 
 

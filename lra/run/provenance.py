@@ -43,7 +43,7 @@ def of_run(program: Program, shared: ProcessCache,
   experiment = program.experiment
   name = experiment.config.model.name
   result.check_name('model', name)
-  result.check_name('protocol', experiment.protocol)
+  result.check_name('protocol', experiment.config.protocol)
   # First, so that an impossible kernel fails before `of_files` may warn.
   kernel = experiment.kernel(program.dtype)
   return {**shared.once(f'origin of {name}',

@@ -1,6 +1,4 @@
-"""Scores the model of a run on validation, on the test split and on lengths that
-it has not seen.
-"""
+"""Scores the model of a run: on validation, on test and on other lengths."""
 
 import dataclasses
 import functools

@@ -19,7 +19,7 @@ from lra.schema.fields import FIELDS
 def config_of(config) -> tuple[ConfigDict, str] | None:
   """Returns the source's config and its --config; None if it is a path.
 
-  It is the config in `config.init_from`, or that of the first phase that
+  The source is the config in `config.init_from`, or the first phase that
   `config.pretrain` describes, which has no --config. Its seed is the config's.
 
   Raises:
@@ -122,9 +122,6 @@ def tokenizer(config) -> pathlib.Path | None:
 def check_tokenizer(config) -> str:
   """Returns the value of `config.tokenizer_source`; '' for bytes.
 
-  Args:
-    config: a checked config with its `init_source`.
-
   Raises:
     UserError: the vocabulary cannot be read or does not fit the encoder.
   """
@@ -146,11 +143,7 @@ def check_tokenizer(config) -> str:
 def vocabulary(config, folder: pathlib.Path) -> wordpiece.Vocabulary:
   """Returns the vocabulary of a run whose encoder has `vocab_size`.
 
-  The run's own copy counts: a run may outlive the folder it was read from.
-
-  Args:
-    config: the run's config.
-    folder: the run directory.
+  The copy in the run directory counts: a run may outlive the original.
 
   Raises:
     UserError: the config names no vocabulary, or its files are missing or have

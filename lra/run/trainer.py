@@ -149,8 +149,9 @@ class Trainer:
     if self.step:
       if before.get('data_fingerprint', ours) != ours:
         raise UserError(
-            f'{self.directory.folder} was trained on other data than is prepared now '
-            '(env.json has its fingerprint): choose another --workdir.')
+            f'{self.directory.folder} was trained on other data than is '
+            'prepared now (env.json has its fingerprint): choose another '
+            '--workdir.')
       self.identity |= provenance.continued(before, self.identity)
       self.identity['runs_at_once'] = max(
           self.identity['runs_at_once'], before.get('runs_at_once', 1))

@@ -15,11 +15,9 @@ import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-# Largest step and seed, which are int32 on the devices; largest float32.
-COUNT = 2**31 - 1
-LARGEST = 3e38
-# No machine holds so many sequences, positions, or units of a layer.
-MANY = 2**20
+COUNT = 2**31 - 1  # largest step and seed, which are int32 on the devices
+LARGEST = 3e38  # largest float32
+MANY = 2**20  # no machine holds so many sequences, positions, or units
 
 Count = Annotated[int, Field(ge=0, le=COUNT)]
 Steps = Annotated[int, Field(ge=1, le=COUNT)]
@@ -349,9 +347,8 @@ def _flat(group, prefix='') -> Iterator[tuple[str, FieldInfo]]:
 # Dotted name -> declaration; `default` is None without a default.
 FIELDS: dict[str, FieldInfo] = dict(_flat(Config))
 
-# Fields with a default that are as old as the first records. All later ones are
-# left out of a run's hash if they have their default, so this must describe the
-# code before them; see `lra.schema.identity`.
+# Fields with a default that are as old as the first records. The default of all
+# later ones must describe the code before them; see `lra.schema.identity`.
 _FIRST = """
 seed dtype mask_padding data_dir seq_len train.batch_size
 train.microbatch_size train.eval_batch_size train.log_every
@@ -398,8 +395,7 @@ ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
 def added(model: str) -> dict[str, Any]:
   """Returns {field added later: the value that describes earlier versions}.
 
-  Args:
-    model: name of the model whose later arguments are included.
+  The later arguments of the model are included.
   """
   return LATER | {f'model.{name}': value for name, value in
                   ADDED_TO_MODELS.get(model, {}).items()}
