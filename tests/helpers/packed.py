@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra import kernels
-from lra.kernels import reference
-from tests.helpers import errors
+from tests.helpers import errors, reference
 
 SCALE = 0.7
 

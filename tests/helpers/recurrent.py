@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra import kernels
-from lra.kernels import reference
-from tests.helpers import errors
+from tests.helpers import errors, reference
 
 FUNCTIONS = {
   'delta': kernels.delta_rule, 'general': kernels.general_delta_rule,

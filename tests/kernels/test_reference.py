@@ -6,7 +6,7 @@ The other tests compare the kernels with these references.
 import numpy as np
 import pytest
 
-from lra.kernels import reference
+from tests.helpers import reference
 from tests.helpers.recurrent import Call, Case
 
 RNG = np.random.default_rng(0)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from lra.kernels import random_bits, reference
+from lra.kernels import random_bits
 from lra.kernels.softmax import chunked, dense, distances
-from tests.helpers import errors
+from tests.helpers import errors, reference
 from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import attend_dense, check, in_blocks, inputs, up_to

@@ -11,9 +11,8 @@ import pytest
 from jax.sharding import AxisType
 
 from lra import kernels
-from lra.kernels import reference
 from lra.kernels.softmax import splash
-from tests.helpers import errors
+from tests.helpers import errors, reference
 from tests.helpers.errors import Case, relative_rms
 from tests.helpers.gradients import descriptions
 from tests.helpers.products import at_the_highest

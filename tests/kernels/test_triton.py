@@ -16,10 +16,10 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.triton')
 
 from lra import kernels
-from lra.kernels import reference, triton
+from lra.kernels import triton
 from lra.kernels.lightning import pallas_triton as lightning
 from lra.kernels.norm_project import pallas_triton as norm_project
-from tests.helpers import cuda, errors
+from tests.helpers import cuda, errors, reference
 from tests.helpers.errors import FUNCTIONS, PACKED, Case, relative_rms
 from tests.helpers.gradients import with_cosines, with_gradients
 
