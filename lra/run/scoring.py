@@ -1,4 +1,4 @@
-"""Scores the model of a run: on validation, on test and on other lengths."""
+"""Scores the model of a run on validation, test and unseen lengths."""
 
 import dataclasses
 import functools

@@ -27,9 +27,7 @@ def train(experiment: Experiment, max_minutes: float | None = None,
           tested: bool = True,
           watch: Callable[[int, float], str] | None = None,
           announced: str = '') -> Result:
-  """Trains to the end, a stop or a failure, and scores.
-
-  An interrupted run resumes from its newest checkpoint.
+  """Trains to the end, a stop or a failure, and scores; resumes a stopped run.
 
   Args:
     experiment: the experiment, from `resolve`.
@@ -49,8 +47,7 @@ def train(experiment: Experiment, max_minutes: float | None = None,
 
   Raises:
     UserError: the data, the directory or its checkpoint is not valid, or the
-      experiment cannot be run here; see `program.make`, `prepared.load`,
-      `RunDirectory` and `Checkpoints`.
+      experiment cannot be run here.
   """
   t = experiment.config.train
   with StopRequest(max_minutes) as own, contextlib.closing(Trainer(

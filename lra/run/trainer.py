@@ -38,21 +38,15 @@ class Trainer:
   """A run whose directory is locked.
 
   Attributes:
-    config: the whole config.
-    program: its compiled functions.
-    data: its prepared data set.
+    config, program, data, directory, checkpoints: parts of the run.
     identity: fields of env.json and of the result that describe its origin.
-    directory: its `RunDirectory`.
-    checkpoints: its `Checkpoints`.
     longer: scores of tests of other lengths, by name.
-    step: updates dispatched so far, once `restore` has been called.
-    counters: `RunCounters`, which each checkpoint stores with the state.
-    train_step, given: once `compile` has been called, the compiled step and its
-      last argument.
-    eval_step: then also the result of `Program.compile_eval`.
+    step, counters: updates dispatched so far, and the `RunCounters` that each
+      checkpoint stores with the state; once `restore` has been called.
+    train_step, given, eval_step: the compiled training step, its last argument,
+      and the evaluation step; once `compile` has been called.
     shared: what the runs of this process share.
-    heard: in a multi-process run, the stops that all processes know of; else
-      None.
+    heard: in a multi-process run, the stops that all processes know of.
 
   Raises:
     UserError: the run cannot be opened; a new directory is removed again.
@@ -103,8 +97,7 @@ class Trainer:
       self.data = self.shared.data(self.program.experiment)
 
   def _read_start(self, fingerprint):
-    """Compares the data; reads the parameters of a run that starts from others.
-    """
+    """Compares the data; reads the parameters that the run starts from."""
     if self.data.fingerprint != fingerprint:
       raise UserError(
           f'{self.config.task}: this process has other data than process 0: '
@@ -234,8 +227,8 @@ class Trainer:
   def wait_behind(self, sent):
     """Waits while more than `AHEAD` batches are under way; `sent` is the last.
 
-    In a multi-process run, all processes learn here about stop requests made
-    before the finished batch was dispatched.
+    All processes learn here about stop requests made before the finished batch
+    was dispatched.
     """
     self._under_way.append(self.heard.ask(sent) if self.heard else sent)
     if len(self._under_way) > program.AHEAD:
@@ -309,8 +302,8 @@ class Trainer:
   def save(self, state: TrainState) -> None:
     """Saves a checkpoint, unless the loss is not finite.
 
-    A diverged state is worthless. The next log point reports it, so that the
-    step in the result does not depend on when checkpoints are saved.
+    The next log point reports a diverged state, so that the step in the result
+    does not depend on when checkpoints are saved.
     """
     self.stop_clock()
     self._saved_at = time.monotonic()
