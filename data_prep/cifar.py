@@ -82,9 +82,6 @@ def read(source: Source, edition: Edition = CIFAR10
     A dict with the images of 'train' and 'test', each a list of (uint8
     [32, 32, 3], label). And their format: 'python', 'binary', 'tfds', 'png' or
     'jpeg'.
-
-  Raises:
-    UserError: the source is damaged, or images are missing.
   """
   path, found = source.path, {split: [] for split in COUNTS}
   kinds = collections.Counter()

@@ -177,11 +177,7 @@ def bad_row(path, line: int, reason) -> UserError:
 
 
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """Yields the number (from 1) and the bytes of each line, without its end.
-
-  Raises:
-    UserError: the file is damaged or cannot be read, or a line is too long.
-  """
+  """Yields the number (from 1) and the bytes of each line, without its end."""
   line = 0
   try:
     with opened(path) as f:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -105,12 +106,22 @@ def check_arguments(mixer: type, model: str, values: dict) -> None:
 
 @functools.cache
 def arguments(mixer: type) -> type[fields.Group]:
-  """Returns the schema of a mixer's fields, which are all optional."""
+  """Returns the schema of a mixer's fields, which are all optional.
+
+  A new default in a subclass keeps the meaning that the base class gave.
+  """
+  about = getattr(sys.modules[mixer.__module__], 'ABOUT', None)
+  kernels = ', '.join(about.kernels) if about else ''
+  meanings = {'kernel': f"'auto' or one of {kernels}."} if kernels else {}
+  for field in (field for cls in reversed(mixer.__mro__) for field in getattr(
+      cls, '__dataclass_fields__', {}).values()):
+    meanings[field.name] = field.metadata.get('doc') or meanings.get(field.name)
   return pydantic.create_model('Arguments', __base__=fields.Group, **{
-      field.name: _declared(field) for field in dataclasses.fields(mixer)})
+      field.name: _declared(field, meanings[field.name])
+      for field in dataclasses.fields(mixer)})
 
 
-def _declared(field):
+def _declared(field, meaning):
   """Returns (type, limits) of a mixer's field; other types take any value."""
   kind = {kind.__name__: kind for kind in (bool, str, int, float, tuple)}.get(
       getattr(field.type, '__name__', field.type))
@@ -121,7 +132,7 @@ def _declared(field):
   if kind and (choices := field.metadata.get('choices')):
     kind = Literal[tuple(choices)]
   return (fields.Tuple if kind is tuple else kind or Any), pydantic.Field(
-      None, **limits)
+      None, description=meaning, **limits)
 
 
 def _validate(schema, values, declared, prefix=''):

@@ -364,10 +364,7 @@ LATER: dict[str, Any] = {
 def argument(default: Any, doc: str = '', **limits) -> Any:
   """Declares an argument of a mixer: `size: int = argument(64, 'Its size.')`.
 
-  Args:
-    default: its value unless a config sets it.
-    doc: its meaning, in one or two sentences.
-    **limits: low and high (inclusive), above and below (exclusive), choices.
+  The limits are low and high (inclusive), above and below (exclusive), choices.
   """
   return dataclasses.field(default=default, metadata={**limits, 'doc': doc})
 

@@ -228,8 +228,8 @@ class Result(File):
 
 class ClassificationResult(Result):
   """A run whose objective is classification."""
-  val: ClassificationScores | None
-  test: ClassificationScores | None
+  val: ClassificationScores | None = pydantic.Field(...)
+  test: ClassificationScores | None = pydantic.Field(...)
 
   @pydantic.model_validator(mode='after')
   def _has_the_classes_of_its_task(self):

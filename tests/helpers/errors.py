@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra import kernels
-from lra.kernels import dispatch, reference
+from lra.kernels import dispatch
+from tests.helpers import reference
 
 FUNCTIONS = {'linear': kernels.linear_attention,
              'simpletron': kernels.simpletron_attention,

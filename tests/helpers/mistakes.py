@@ -115,7 +115,7 @@ def tar(name, size, content):
   """Returns a gzipped tar archive whose only member claims `size` bytes."""
   member = tarfile.TarInfo(name)
   member.size = size
-  return gzip.compress(member.tobuf() + content)
+  return gzip.compress(member.tobuf() + content, mtime=0)
 
 
 def archive(words, content):

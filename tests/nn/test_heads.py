@@ -9,7 +9,7 @@ from lra.nn.encoder import sinusoidal_positions
 from lra.schema import fields
 from tests.helpers import small
 
-POOLING = fields.FIELDS['encoder.pooling'].choices
+POOLING = fields.choices(fields.FIELDS['encoder.pooling'])
 
 
 def test_pooling_reads_true_tokens_only():

@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from lra import models
-from lra.run import describe
+from lra.run import check, describe
 from lra.schema import fields, identity
 from lra.schema.fields import COUNT
 from tests.helpers import small
@@ -32,9 +32,9 @@ def test_every_field_has_its_value_and_its_meaning(model):
 @pytest.mark.parametrize('model', models.names())
 def test_every_argument_of_a_mixer_has_a_meaning(model):
   """Arguments that the encoder sets, or that have a field, need none."""
-  found = describe.arguments(models.mixer(model))
-  assert [name for name, meaning in found.items()
-          if not meaning and name not in models.GIVEN
+  found = check.arguments(models.mixer(model)).model_fields
+  assert [name for name, info in found.items()
+          if not info.description and name not in models.GIVEN
           and f'model.{name}' not in fields.FIELDS] == []
 
 
