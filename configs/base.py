@@ -2,8 +2,7 @@
 
 `configs/<model>.py` sets `get_config = of('<model>', ...)`, with the arguments
 in which its model differs from the protocol and the defaults of its mixer.
-`lra/schema/fields.py` documents each field and its allowed values,
-`configs/protocols/` holds the values of each protocol.
+`lra/schema/fields.py` documents each field and its allowed values.
 
 Derived fields are references: `--config.encoder.width=128` also changes the
 width of the heads and the initial embedding, unless these are set too.
@@ -81,70 +80,9 @@ def of(model: str, *, pooling: str = '', without: tuple[str, ...] = (),
   return made
 
 
-def _fill(config, model):
-  """Sets the model: its name and every argument of its mixer."""
-  config.model.name = model
-  defaults = models.defaults(model)
-  for name in set(config.model) - {'name', *defaults}:
-    del config.model[name]  # such as num_heads of a mixer without heads
-  given = _arguments(config)
-  for name, default in defaults.items():
-    if name not in config.model:
-      value = given.get(name, default)
-      # As an `object` field, a flag may change it to any literal.
-      config.model[name] = value if isinstance(value, _FLAGS) else (
-          FieldReference(value, field_type=object))
-
-
-def _make(task, protocol):
-  config = _defaults()
-  config.task, config.protocol = task, protocol
-  config.update(PROTOCOLS[protocol][task])
-  for name in FIELDS:
-    group, key = _group(config, name)
-    if key not in group and name not in _FOLLOWING:
-      raise UserError(
-          f'The protocol {protocol} does not set {name} for {task}: add it in '
-          'configs/protocols.')
-  for name, follow in _FOLLOWING.items():
-    group, key = _group(config, name)
-    if key not in group:
-      group[key] = follow(config.encoder)
-  return config
-
-
-def settings(task: str, protocol: str) -> dict[str, Any]:
-  """Returns a protocol's settings for a task: {dotted field: value}.
-
-  The name of the model is left out.
-
-  Raises:
-    UserError: there is no such protocol, or it does not know the task.
-  """
-  if protocol not in PROTOCOLS:
-    raise UserError(
-        f'Unknown protocol {protocol!r}: {choose(protocol, PROTOCOLS)}')
-  _check_task(task, protocol)
-  config = _make(task, protocol).copy_and_resolve_references()
-  values = {}
-  for name in FIELDS:
-    group, key = _group(config, name)
-    values[name] = group[key]
-  del values['model.name']
-  return values
-
-
-def _group(config, name):
-  """Returns a field's group and its name there: train, steps for train.steps.
-  """
-  group, _, key = name.rpartition('.')
-  return (config[group] if group else config), key
-
-
 def _parse(arg):
   task, *options = arg.split(',')
-  known = {'protocol': tuple(PROTOCOLS),
-           'pretrain': FIELDS['pretrain.objective'].choices[1:]}
+  known = {'protocol': tuple(PROTOCOLS), 'pretrain': ('masked', 'causal')}
   found = {}
   for option in options:
     key, _, value = option.partition('=')
@@ -160,15 +98,12 @@ def _parse(arg):
     if key in found:
       raise UserError(f'{arg} names {key} twice: name one.')
     found[key] = value
-  protocol = found.get('protocol', _default_protocol(task))
+  # By default the first protocol that has the task.
+  protocol = found.get('protocol') or next(
+      (name for name, known in PROTOCOLS.items() if task in known),
+      next(iter(PROTOCOLS)))
   _check_task(task, protocol)
   return task, protocol, found.get('pretrain', '')
-
-
-def _default_protocol(task):
-  """Returns the first protocol that has the task."""
-  return next((p for p, known in PROTOCOLS.items() if task in known),
-              next(iter(PROTOCOLS)))
 
 
 def _check_task(task, protocol):
@@ -186,29 +121,88 @@ def _check_task(task, protocol):
   raise UserError(f'{what}: {choose(task, sorted(known))}')
 
 
-def _defaults():
-  """Returns a config of every field that has a default, in its group."""
+def _make(task, protocol):
   config = ml_collections.ConfigDict()
-  for name, field in FIELDS.items():
-    first, dot, _ = name.partition('.')
-    if dot and first not in config:
-      config[first] = ml_collections.ConfigDict()
-    if not field.required:
-      group, key = _group(config, name)
-      group[key] = field.default
+  for name, info in FIELDS.items():
+    group, dot, _ = name.partition('.')
+    if dot and group not in config:
+      config[group] = ml_collections.ConfigDict()
+    if info.default is not None:
+      place, key = _place(config, name)
+      place[key] = info.default
+  config.task, config.protocol = task, protocol
+  config.update(PROTOCOLS[protocol][task])
+  missing = [name for name in FIELDS if _place(config, name)[1] not in
+             _place(config, name)[0]]
+  for name in missing:
+    if name not in _FOLLOWING:
+      raise UserError(
+          f'The protocol {protocol} does not set {name} for {task}: add it in '
+          'configs/protocols.')
+    place, key = _place(config, name)
+    place[key] = _FOLLOWING[name](config.encoder)
   return config
+
+
+def _place(config, name):
+  """Returns the group of a field, and its name there."""
+  group, _, key = name.rpartition('.')
+  return (config[group] if group else config), key
+
+
+def _fill(config, model):
+  """Sets the model: its name and every argument of its mixer."""
+  config.model.name = model
+  defaults = models.defaults(model)
+  for name in set(config.model) - {'name', *defaults}:
+    del config.model[name]  # such as num_heads of a mixer without heads
+  given = _arguments(config)
+  for name, default in defaults.items():
+    if name not in config.model:
+      value = given.get(name, default)
+      # As an `object` field, a flag may change it to any literal.
+      config.model[name] = value if isinstance(value, _FLAGS) else (
+          FieldReference(value, field_type=object))
+
+
+def _arguments(config):
+  of_model = MODEL_ARGUMENTS.get((config.protocol, config.model.name), {})
+  return {**ARGUMENTS[config.protocol],
+          **TASK_ARGUMENTS.get((config.protocol, config.task), {}),
+          **of_model.get(config.task, {})}
+
+
+def settings(task: str, protocol: str) -> dict[str, Any]:
+  """Returns a protocol's settings for a task: {dotted field: value}.
+
+  The name of the model is left out.
+
+  Raises:
+    UserError: there is no such protocol, or it does not know the task.
+  """
+  if protocol not in PROTOCOLS:
+    raise UserError(
+        f'Unknown protocol {protocol!r}: {choose(protocol, PROTOCOLS)}')
+  _check_task(task, protocol)
+  config = _make(task, protocol).copy_and_resolve_references()
+  places = {name: _place(config, name) for name in FIELDS
+            if name != 'model.name'}
+  return {name: place[key] for name, (place, key) in places.items()}
+
+
+def argument(config, name: str):
+  """Returns the protocol's value of an argument that several mixers have."""
+  return _arguments(config)[name]
 
 
 def derived(function: Callable, *values) -> FieldReference:
   """Returns a reference to `function(*values)`, computed when it is read.
 
+  A field with this value follows its references until the field itself is set.
+
   Args:
     function: function of plain values; the type of its result must not change.
     values: references, for example `config.get_ref(name)`, or plain values.
-
-  Returns:
-    A value for a field of a config; it follows the references until the field
-    itself is set.
   """
   now = [v.get() if isinstance(v, FieldReference) else v for v in values]
   return FieldReference(
@@ -236,11 +230,8 @@ def head_width(config) -> FieldReference:
 def by_size(config, full: int, *, mini: int):
   """Returns a size of blocks, windows or summaries, smaller on a mini task.
 
-  Args:
-    config: made by `get_config`.
-    full: the size on tasks of full size.
-    mini: the size on a mini task. It is at most half the number of tokens, so
-      that a pattern stays sparse on the shortest task.
+  That of a mini task, `mini`, is at most half the number of tokens, so that a
+  pattern stays sparse on the shortest task.
   """
   if not tasks.get(config.task).mini:
     return full
@@ -255,15 +246,3 @@ def num_features(config, wanted):
   if not tasks.get(config.task).mini:
     return wanted
   return derived(min, wanted, length(config))
-
-
-def argument(config, name: str):
-  """Returns the protocol's value of an argument that several mixers have."""
-  return _arguments(config)[name]
-
-
-def _arguments(config):
-  of_model = MODEL_ARGUMENTS.get((config.protocol, config.model.name), {})
-  return {**ARGUMENTS[config.protocol],
-          **TASK_ARGUMENTS.get((config.protocol, config.task), {}),
-          **of_model.get(config.task, {})}

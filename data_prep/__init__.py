@@ -32,14 +32,15 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
       or data of another version or another source, or damaged ones, are there.
   """
   task = tasks.get(task_name)
-  builder = None if task.probe else make_builder(task_name, data_dir, source)
-  if source and (task.probe or task.mini and builder.GENERATED):
-    larger = '' if task.probe else (
-        f', or take --task={task.dataset} for the larger examples of the files')
-    raise UserError(f'{task_name} is generated, not prepared from files: leave '
-                    f'out --source{larger}.')
+  generated = f'{task_name} is generated, not prepared from files: leave out '
   if task.probe:
+    if source:
+      raise UserError(f'{generated}--source.')
     return None
+  builder = make_builder(task_name, data_dir, source)
+  if source and task.mini and builder.GENERATED:
+    raise UserError(f'{generated}--source, or take --task={task.dataset} for '
+                    'the larger examples of the files.')
   path = pathlib.Path(builder.data_dir)
   try:
     if not _is_prepared(builder):

@@ -114,11 +114,8 @@ class _Table:
 def read(paths: dict[str, pathlib.Path], cut: int):
   """Reads the table of each split, and keeps `cut` bytes of each document.
 
-  Returns:
-    `Documents`, and a dict from split to (labels, pairs of document numbers).
-
-  Raises:
-    UserError: a row is malformed; the message names file, line and reason.
+  Returns `Documents`, and a dict from split to (labels, pairs of document
+  numbers).
   """
   documents = Documents(cut)
   tables = {split: _Table(path) for split, path in paths.items()}

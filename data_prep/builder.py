@@ -103,8 +103,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     """Returns `identity` of `source`, None without one.
 
     Raises:
-      UserError: the source does not exist; or there is none, and the data can
-        neither be generated nor downloaded.
+      UserError: it does not exist, or the data cannot be made without it.
     """
     if self.source:
       files = self._files(self.source)
@@ -133,11 +132,6 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     return f'{" ".join(paths.program())} data --task={self.task.name} --source'
 
   def _downloaded(self, dl_manager):
-    """Downloads the files of `url_infos`, and compares their checksums.
-
-    Raises:
-      UserError: the download failed; the message tells how to do without it.
-    """
     infos = self.url_infos
     names = [info.filename for info in infos.values()]
     logging.getLogger('urllib3').setLevel(logging.ERROR)
@@ -145,6 +139,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
       # Without a network, TFDS would try again for many minutes.
       request = urllib.request.Request(next(iter(infos)), method='HEAD')
       urllib.request.urlopen(request, timeout=_ANSWER_SECONDS).close()
+      # This compares the checksums, too.
       paths = [pathlib.Path(dl_manager.download(url)) for url in infos]
     except Exception as e:
       raise UserError(
@@ -158,11 +153,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
                        downloads=dict(zip(names, paths, strict=True)))
 
   def check_files(self) -> None:
-    """Counts the records of each split, without reading them.
-
-    Raises:
-      UserError: a file is missing or cut short, or has too few or many records.
-    """
+    """Counts the records of each split; raises UserError for another number."""
     with _damaged(self):
       for name in (*SPLITS, *([_DOCUMENTS] if self.DUAL else [])):
         split, found = self.info.splits[name], 0

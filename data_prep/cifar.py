@@ -82,9 +82,6 @@ def read(source: Source, edition: Edition = CIFAR10
     A dict with the images of 'train' and 'test', each a list of (uint8
     [32, 32, 3], label). And their format: 'python', 'binary', 'tfds', 'png' or
     'jpeg'.
-
-  Raises:
-    UserError: the source is damaged, or images are missing.
   """
   path, found = source.path, {split: [] for split in COUNTS}
   kinds = collections.Counter()
@@ -92,7 +89,11 @@ def read(source: Source, edition: Edition = CIFAR10
                 desc=f'reading {path.name}') as bar:
     for name, data in source.files(functools.partial(_most, edition)):
       try:
-        split, images = _images(name, data, edition)
+        split, images, labels = _images(name, data, edition)
+        for label in labels:
+          if label not in range(edition.classes):
+            raise ValueError(f'a label is {label}')
+        images = list(zip(images, map(int, labels), strict=True))
       except Exception as e:  # decoders raise any exception for damaged bytes
         raise UserError(f'{name} is damaged ({e}): download or unpack it again.'
                         ) from e
@@ -125,22 +126,25 @@ def _most(edition, name):
 
 
 def _images(path, data, edition):
-  """Returns the split and [(image, label), ...] of a file."""
+  """Returns the split, the images and the labels of a file."""
   kind, name = edition.kind(path), path.rpartition('/')[2]
   split = 'test' if 'test' in name else 'train'
   if kind == 'python':
     batch = _Unpickler(io.BytesIO(data), encoding='bytes').load()
-    return split, _planes(np.asarray(batch[b'data'], np.uint8),
-                          batch[edition.labels], edition)
+    return split, _planes(np.asarray(batch[b'data'], np.uint8)), (
+        batch[edition.labels])
   if kind == 'binary':
     first = edition.label_bytes
     rows = np.frombuffer(data, np.uint8).reshape(-1, first + _PIXELS)
-    return split, _planes(rows[:, first:], rows[:, first - 1], edition)
+    return split, _planes(rows[:, first:]), rows[:, first - 1]
   if kind == 'tfds':
     read = _array_records if '.array_record-' in name else _tfrecords
-    return split, [_of_tfds(record, edition) for record in read(data)]
+    found = [tf_example_pb2.Example.FromString(record).features.feature
+             for record in read(data)]
+    return (split, [_decoded(f['image'].bytes_list.value[0]) for f in found],
+            [f['label'].int64_list.value[0] for f in found])
   split, label, _ = _FILE.fullmatch(path).groups()
-  return split.lower(), [(_decoded(data), CLASSES.index(label.lower()))]
+  return split.lower(), [_decoded(data)], [CLASSES.index(label.lower())]
 
 
 class _Unpickler(pickle.Unpickler):
@@ -157,17 +161,10 @@ class _Unpickler(pickle.Unpickler):
     return super().find_class(module, name)
 
 
-def _planes(pixels, labels, edition):
+def _planes(pixels):
   # A row of pixels has a plane for each colour.
   images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-  return [(np.ascontiguousarray(image), _label(label, edition))
-          for image, label in zip(images, labels, strict=True)]
-
-
-def _label(number, edition):
-  if number not in range(edition.classes):
-    raise ValueError(f'a label is {number}')
-  return int(number)
+  return map(np.ascontiguousarray, images)
 
 
 def _decoded(data):
@@ -175,12 +172,6 @@ def _decoded(data):
     if image.size != (SIDE, SIDE):
       raise ValueError('it has {} x {} pixels'.format(*image.size))
     return pictures.pixels(image, 'RGB')
-
-
-def _of_tfds(record, edition):
-  feature = tf_example_pb2.Example.FromString(record).features.feature
-  return (_decoded(feature['image'].bytes_list.value[0]),
-          _label(feature['label'].int64_list.value[0], edition))
 
 
 def _tfrecords(data):

@@ -133,19 +133,16 @@ def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:
   """
   found, earlier = {}, {}
   for name, split in splits.items():
-    examples = _examples(split)
+    examples = [
+        digest(split.document(i)) for i in range(len(split))
+    ] if split.pairs is None else [
+        tuple(pair) for pair in np.sort(split.pairs, axis=1).tolist()]
     distinct = set(examples)
     found[name] = len(examples) - len(distinct)
     for other, known in earlier.items():
       found[f'{other} and {name}'] = sum(e in known for e in examples)
     earlier[name] = distinct
   return found
-
-
-def _examples(split):
-  if split.pairs is None:
-    return [digest(split.document(i)) for i in range(len(split))]
-  return [tuple(pair) for pair in np.sort(split.pairs, axis=1).tolist()]
 
 
 def digest(document: bytes) -> bytes:

@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 from lra.core import tasks
 from lra.core.errors import UserError
 from lra.data_prep import listops, probes
-from lra.data_prep.content import SPLITS, Content, Split
+from lra.data_prep.content import SPLITS, Content
 from lra.data_prep.pixels import images_of
 
 _BINS = 10
@@ -42,7 +42,9 @@ def describe(task_name: str, content: Content) -> str:
     said = ' and its questions' if task.probe else f', label {train.labels[i]}'
     lines += ['', f'train example {i}{said}']
     for d in [i] if train.pairs is None else train.pairs[i].tolist():
-      lines += [f'  {decode(task, _codes(task, train, d))}']
+      # Only codes of probes may need more than a byte.
+      codes = train.tokens[train.offsets[d]:train.offsets[d + 1]].tolist()
+      lines += [f'  {decode(task, codes if task.probe else bytes(codes))}']
   return '\n'.join(lines)
 
 
@@ -59,7 +61,7 @@ def _size(name, split):
 def _labels(task, splits):
   if task.num_classes > tasks.MOST_CLASSES:
     return ['  not shown, as there are too many classes']
-  found = [probes.asked(splits[name])[1] if task.probe else splits[name].labels
+  found = [probes.asked(splits[name])[2] if task.probe else splits[name].labels
            for name in SPLITS]
   shares = np.stack([
       np.bincount(labels, minlength=task.num_classes) / len(labels)
@@ -75,12 +77,6 @@ def histogram(lengths: np.ndarray) -> list[str]:
   return [f'  {low:>5} - {high - 1:<5} {count:>8,} '
           + '#' * round(_BAR * count / counts.max())
           for low, high, count in zip(edges, edges[1:], counts, strict=False)]
-
-
-def _codes(task, split: Split, d):
-  # Only codes of probes may need more than a byte.
-  begin, end = split.offsets[d:d + 2]
-  return split.tokens[begin:end].tolist() if task.probe else split.document(d)
 
 
 def decode(task: tasks.Task, tokens: Sequence[int]) -> str:

@@ -118,9 +118,8 @@ def generate(variant: Variant) -> Content:
 def draw(process: trees.Process, count: int, seed: int = _SEED):
   """Generates `count` different expressions.
 
-  Returns:
-    Token codes of each, their values, and two counts: `draws` (generated
-    expressions) and `duplicates_dropped` (equal to an earlier one).
+  Returns token codes, values, and the numbers of generated expressions,
+  `draws`, and of those that were equal to an earlier one.
   """
   documents, values, seen = [], [], set()
   facts = {'draws': 0, 'duplicates_dropped': 0}

@@ -11,7 +11,6 @@ FIRST_OPERATOR = 'first operator'
 
 
 def first_tokens(split: Split) -> np.ndarray:
-  """Returns the first token of each document, uint8 [N]."""
   return split.tokens[split.offsets[:-1]]
 
 

@@ -12,6 +12,7 @@ Nystromformer shuffles.
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import pathlib
 import shutil
@@ -151,7 +152,14 @@ def import_official(folder: pathlib.Path, side: int) -> Content:
   if len(rows) < _FEWEST:
     raise UserError(f'{folder / "metadata"} lists {len(rows)} images, too few '
                     'for three splits: unpack the release again.')
-  _check_listed(folder, {str(name) for name, _ in rows})
+  listed = {str(name) for name, _ in rows}
+  for path in _tables(folder):
+    there = {f'imgs/{path.stem}/{p.name}'
+             for p in (folder / 'imgs' / path.stem).glob('[!.]*.png')}
+    if not there <= listed:
+      raise UserError(f'{path} lists {len(there & listed):,} of the '
+                      f'{len(there):,} images of imgs/{path.stem}: unpack the '
+                      'release again.')
   rows = [(folder / name, label) for name, label in rows
           if not (folder / name).as_posix().endswith(_KNOWN_EMPTY)]
   images = np.zeros((len(rows), side, side), np.uint8)
@@ -159,18 +167,12 @@ def import_official(folder: pathlib.Path, side: int) -> Content:
       rows, desc=f'reading {folder.name}', unit=' images')):
     images[i] = _read_image(path, side)
   stops = [len(rows) * tenths // 10 for tenths in (0, 8, 9, 10)]
+  outer = itertools.takewhile(
+      lambda parent: parent.name in ('lra_release', f'pathfinder{side}'),
+      folder.absolute().parents)
+  place = '/'.join([*(parent.name for parent in outer)][::-1] + [folder.name])
   return _content(images, [label for _, label in rows], np.diff(stops), {
-      'origin': f'official images, {_origin(folder, side)}'})
-
-
-def _origin(folder, side):
-  """Returns the path of the folder inside the release."""
-  names = [folder.name]
-  for parent in folder.absolute().parents:
-    if parent.name not in ('lra_release', f'pathfinder{side}'):
-      break
-    names.append(parent.name)
-  return '/'.join(reversed(names))
+      'origin': f'official images, {place}'})
 
 
 def _tables(folder):
@@ -190,16 +192,6 @@ def _tables(folder):
 
 def _numbers(names):
   return sorted(int(n) for n in names if n.isdecimal() and n.isascii())
-
-
-def _check_listed(folder, listed):
-  for path in _tables(folder):
-    images = {f'imgs/{path.stem}/{p.name}'
-              for p in (folder / 'imgs' / path.stem).glob('[!.]*.png')}
-    if not images <= listed:
-      raise UserError(f'{path} lists {len(images & listed):,} of the '
-                      f'{len(images):,} images of imgs/{path.stem}: unpack the '
-                      'release again.')
 
 
 def _read_table(path):

@@ -112,7 +112,7 @@ def sizes(paths: Iterable[pathlib.Path]) -> dict[str, int]:
   return {path.name: path.stat().st_size for path in paths}
 
 
-class Bounded:
+class _Bounded:
   """A stream that raises TarError if `tarfile` asks for too large a header."""
 
   def __init__(self, stream: BinaryIO):
@@ -138,7 +138,7 @@ class Bounded:
 def _members(source, most):
   try:
     with opened(source) as stream:
-      bounded = Bounded(stream)
+      bounded = _Bounded(stream)
       with tarfile.open(fileobj=bounded, mode='r|') as archive:
         for member in archive:
           bounded.expect(member)
@@ -177,11 +177,7 @@ def bad_row(path, line: int, reason) -> UserError:
 
 
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """Yields the number (from 1) and the bytes of each line, without its end.
-
-  Raises:
-    UserError: the file is damaged or cannot be read, or a line is too long.
-  """
+  """Yields the number (from 1) and the bytes of each line, without its end."""
   line = 0
   try:
     with opened(path) as f:

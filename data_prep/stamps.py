@@ -103,7 +103,10 @@ def _stamps(law, margin, phi):
   table = np.zeros((len(phi), max(map(len, near)), 2), np.int64)
   for i, offsets in enumerate(near):
     table[i, :len(offsets)] = offsets
-  return Stamps(phi, lines, masks, np.array([_usable(n) for n in near]), table,
+  # A first paddle needs an offset in each of the four quadrants.
+  usable = [all((n * side >= 0).all(1).any() for side in (
+      (1, 1), (1, -1), (-1, 1), (-1, -1))) for n in near]
+  return Stamps(phi, lines, masks, np.array(usable), table,
                 np.array([len(n) for n in near]))
 
 
@@ -136,9 +139,3 @@ def _near(law, margin, mask):
   reach = law.paddle_length + margin
   offsets = np.argwhere(mask == 1) - len(mask) // 2 + 1
   return offsets[(abs(offsets) <= reach).all(1)]
-
-
-def _usable(offsets):
-  # Each of the four quadrants has an offset.
-  return all((offsets * side >= 0).all(1).any()
-             for side in ((1, 1), (1, -1), (-1, 1), (-1, -1)))

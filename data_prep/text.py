@@ -64,9 +64,6 @@ def read_reviews(source: Source) -> tuple[dict[str, dict[str, bytes]], str]:
   Returns:
     A dict from folder ('train/pos', ...) to a dict from file name to text; and
     the origin of the reviews.
-
-  Raises:
-    UserError: the archive is damaged, or reviews are missing or differ.
   """
   reviews = {folder: {} for folder in FOLDERS}
   total = 0

@@ -165,7 +165,6 @@ def _apply(operator, argument, starts, arity):
 
 
 def _flatten(levels, sizes, offsets):
-  """Returns the token codes of all trees in prefix order."""
   tokens = np.empty(offsets[-1], np.uint8)
   position = offsets[:-1]
   for depth, level in enumerate(levels):

@@ -5,9 +5,6 @@ tables without a header, `train.csv` and `test.csv`, with the columns class
 (from 1), title and text. An example is title and text with a space between
 them. The corpora have no validation split: equally many rows of each class of
 train become one here, chosen by a hash of the row number.
-
-Documents are stored as bytes. A run with a tokenizer turns them into word
-pieces when it reads them; see `lra.data.wordpiece`.
 """
 
 import csv

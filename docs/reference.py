@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE.parent))
 # ruff: noqa: E402
 from absl import flags
 
-from lra.cli import arguments, train
+from lra.cli import arguments, options
 from lra.core import paths
 from lra.data_prep import __main__ as data
 from lra.run import describe
@@ -43,7 +43,7 @@ def fields() -> str:
       group = first
       lines.append(f'\n## {group or "General"}\n\n| field | default | meaning |'
                    '\n| :-- | :-- | :-- |')
-    default = '–' if field.required else f'`{field.default!r}`'
+    default = '–' if field.default is None else f'`{field.default!r}`'
     lines.append(f'| `{name}` | {default} | '
                  f'{_cell(describe.describe(field))} |')
   return '\n'.join(lines) + '\n'
@@ -63,7 +63,7 @@ def flags_page() -> str:
 
 def _training():
   """Yields (flag, default, meaning) of training."""
-  for name in sorted(train.names(), key=lambda name: (name != 'config', name)):
+  for name in ['config', *sorted(options.names() - {'config'})]:
     yield f'--{name}', flags.FLAGS[name].default, flags.FLAGS[name].help
 
 

@@ -3,18 +3,15 @@
 JAX has deprecated this backend of Pallas since 0.12. Once it is removed,
 importing this file fails, and `dispatch` reports this and takes plain XLA.
 
-A program (CTA) works on blocks of rows of one head. Arrays are viewed in two
-dimensions: rows of tokens [B L, H Dh], or [B L, 3 H Dh] if q, k and v are one
-array. A head is a range of columns, so nothing is transposed, copied or padded
-in memory. Triton needs powers of two. Columns beyond Dh and rows beyond the end
-of a sequence are 0 when loaded, and are not stored.
+A program (CTA) works on blocks of rows of one head. Arrays are viewed as
+[B L, H Dh], or [B L, 3 H Dh] if packed: a head is a range of columns, and
+nothing is transposed, copied or padded in memory. Columns beyond Dh (Triton
+needs powers of two) and rows beyond the end are loaded as 0 and not stored.
 
-Matmuls of bfloat16 sum in float32 on tensor cores. For float32 operands,
-Pallas turns `lax.Precision.HIGHEST` into Triton's "ieee" (multiply-add, no
-tensor core), and DEFAULT and HIGH into a single TF32 matmul (ten bits). So
-float32 matmuls here use `lax.DotAlgorithmPreset.TF32_TF32_F32_X3`: every
-operand is split into two TF32 numbers, and three matmuls leave an error of
-about 2^-21. The interpreter splits operands in the same way.
+Pallas turns `lax.Precision.HIGHEST` of float32 matmuls into multiply-adds, the
+others into one TF32 matmul (ten bits). So float32 matmuls here use
+`lax.DotAlgorithmPreset.TF32_TF32_F32_X3`: every operand is split into two TF32
+numbers, and three matmuls leave an error of about 2^-21.
 """
 
 import dataclasses

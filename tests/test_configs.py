@@ -256,10 +256,11 @@ def test_no_budget_is_larger_than_the_shortest_task(model):
 
 
 @pytest.mark.parametrize('model', MODELS)
-def test_the_docstring_has_the_command(model):
+def test_the_docstring_begins_with_name_and_paper(model):
   doc = importlib.import_module(f'lra.configs.{model}').__doc__
-  command = f'python run_lra.py --config=configs/{model}.py:listops_mini\n'
-  assert doc is None or command in doc
+  title = doc.partition('\n')[0] if doc else ''
+  form = r'.+ \(.*arXiv \d{4}\.\d{4,5}\).+'
+  assert not doc or re.fullmatch(form, title), title
 
 
 OWN = """

@@ -94,11 +94,12 @@ def test_new_models_of_the_documents_train(mini_data, tmp_path):
   mean, aft = files['lra/models/mean.py'], files['lra/models/aft.py']
   for name, text in (('mean', mean), ('aft', aft)):
     assert not _train(tmp_path, mini_data, name, _hash(text))
-  # After an edit, warnings name the changed file and the missing FAMILY.
+  # After an edit, warnings name the changed file and the missing ABOUT.
   (tmp_path / 'lra/models/mean.py').write_text(
-      mean.replace("FAMILY = 'linear'\n", ''))
+      mean.replace("ABOUT = About('linear', 'O(L D^2)')\n", ''))
   said = _train(tmp_path, mini_data, 'mean', _hash(mean))
-  assert 'the constant FAMILY, ' in said and 'Until then --list leaves' in said
+  assert 'a valid family and cost by ABOUT' in said
+  assert 'Until then --list leaves' in said
   assert 'lra/models/mean.py has changed' in said
 
 
@@ -149,7 +150,7 @@ EXAMPLES = {
     'mix': 'tests/test_documents.py', 'load': 'tests/share/test_api.py',
     'records': 'tests/test_documents.py',
     'kernels': 'tests/test_documents.py',
-    'stablehlo': 'tests/cli/test_exporting.py',
+    'stablehlo': 'tests/cli/test_export.py',
     'torch_weights': 'tests/share/test_torch_weights.py',
     'train': 'tests/run/test_train.py'}
 

@@ -1,6 +1,6 @@
 """Measures and compiles: `python -m tools NAME ...`, for developers.
 
-  step CONFIG       seconds of a training step, in the loop and alone
+  step --config=... seconds of a compiled training step
   tables memory     lra/results/memory.md, of all mixers; or tables speed
   layers TARGETS    bytes that layers move, compiled for v5e,v6e,h200
   launches TARGETS  kernels and bytes of training steps, compiled for h200

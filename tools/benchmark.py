@@ -19,8 +19,9 @@ import numpy as np
 
 from lra.core import files
 from lra.kernels import chunks, dispatch
-from tools import aot, errors, hlo, recorded, timing
-from tools.errors import FUNCTIONS
+from tests.helpers import aot, errors
+from tests.helpers.errors import FUNCTIONS
+from tools import hlo, recorded, timing
 
 PASSES = ('fwd', 'fwd+bwd')
 # Sizes that fill an accelerator, and sizes for a test of this script. The most

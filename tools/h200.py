@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 
 from lra import kernels
-from tools.cuda import CARDS, missing
-from tools.errors import FUNCTIONS, PACKED
+from tests.helpers.cuda import CARDS, missing
+from tests.helpers.errors import FUNCTIONS, PACKED
 
 ENVIRONMENT = {'JAX_PLATFORMS': 'cpu', 'CUDA_VISIBLE_DEVICES': '',
                'XLA_FLAGS': '--xla_gpu_autotune_level=0',

@@ -17,7 +17,8 @@ from lra.core import paths
 from lra.core.errors import UserError
 from lra.run import program
 from lra.run.experiment import resolve
-from tools import aot, config_of, hlo
+from tests.helpers import aot
+from tools import config_of, hlo
 from tools.tables import write
 
 MODELS = ('linear_transformer', 'transformer', 'simpletron', 'lightning',
@@ -32,7 +33,7 @@ def measure(name: str, task: str, target: str) -> dict[str, float]:
 
   Args:
     name, task: name and task of the config.
-    target: a GPU in `tools.aot.TARGETS`.
+    target: a GPU in `tests.helpers.aot.TARGETS`.
 
   Returns:
     `launches`; `bytes` moved; `waits` of the host; `temporary` bytes.

@@ -16,7 +16,8 @@ from lra import kernels, models
 from lra.board.markdown import table
 from lra.core import paths
 from lra.core.errors import UserError
-from tools import aot, hlo
+from tests.helpers import aot
+from tools import hlo
 from tools.tables import write
 
 MODELS = ('linear_transformer', 'simpletron', 'lightning')
@@ -84,7 +85,7 @@ def program(name: str, direction: str, heads: int, head_width: int,
     name: one of `MODELS`.
     direction: 'forward', or 'both': also the gradients of x and parameters.
     heads, head_width: H and Dh.
-    target: one of `tools.aot.TARGETS`.
+    target: one of `tests.helpers.aot.TARGETS`.
     kernel: the kernel of the mixer.
     batch, length: B and L.
 
@@ -176,7 +177,7 @@ def lines(targets: list[str]) -> list[str]:
   """Returns lines of Markdown: each layer with its own kernel and in plain XLA.
 
   Args:
-    targets: names in `tools.aot.TARGETS`.
+    targets: names in `tests.helpers.aot.TARGETS`.
   """
   found, reasons = aot.available(targets)
   rows = [_row(target, name, direction, *heads) for target in found

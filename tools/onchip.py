@@ -23,8 +23,9 @@ from lra import kernels
 from lra.core import files, machine
 from lra.core.errors import UserError, choose
 from lra.core.terminal import say
-from tools import benchmark, errors, timing
-from tools.errors import Case
+from tests.helpers import errors
+from tests.helpers.errors import Case
+from tools import benchmark, timing
 
 STAGES = ('errors', 'races', 'kernels')
 PACKAGES = ('jax', 'jaxlib', 'jax-cuda13-plugin', 'libtpu',

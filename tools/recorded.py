@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 from lra.core.errors import UserError
-from tools import errors
+from tests.helpers import errors
 
 COLUMNS = ('out', 'state', *errors.GRADIENTS, 'masked')
 

@@ -1,20 +1,12 @@
-"""Times a training step: in the loop, compiled, and on random tokens.
+"""Times a compiled training step on random tokens, without a data set.
 
-  python -m tools step --config=configs/simpletron.py:listops_mini
-  python -m tools step --config=configs/simpletron.py:pathx --drawn
+  python -m tools step --config=configs/simpletron.py:pathx
 
-In turns it times the loop of `run_lra.py` (data, dispatch, logging, progress
-bar) and the compiled step alone, always on the same batch. `--drawn` times the
-compiled step on random tokens of full length, without a data set.
+`run_lra.py --trial` times the whole loop, on the data set.
 """
 
 import argparse
-import contextlib
-import dataclasses
 import json
-import pathlib
-import statistics
-import tempfile
 import time
 from collections.abc import Sequence
 
@@ -26,140 +18,26 @@ from lra.core.terminal import bar
 from lra.run import loader, program, provenance
 from lra.run.experiment import resolve
 from lra.run.process_cache import ProcessCache
-from lra.run.trainer import Trainer
 
-# Seconds to measure if `rounds` is None. On random tokens, no step begins after
-# so many seconds.
-SECONDS = 20
-LEAST_ROUNDS = 3
+SECONDS = 20  # no step begins later
 
 
 def main(argv: Sequence[str]) -> None:
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument('--drawn', action='store_true')
-  parser.add_argument('--steps', type=int, default=100, help='steps per '
-                      'stretch; the most steps without --rounds')
-  parser.add_argument('--rounds', type=int, help='stretches of the loop; by '
-                      f'default as many as fit in {SECONDS} s, at least '
-                      f'{LEAST_ROUNDS}')
+  parser.add_argument('--steps', type=int, default=100, help='most steps')
   args, config = parser.parse_known_args(argv)
   print(json.dumps(measure(
-      resolve(loader.made_by(config)), steps=args.steps, rounds=args.rounds,
-      drawn=args.drawn), indent=1))
+      resolve(loader.made_by(config)), steps=args.steps), indent=1))
 
 
-def measure(experiment, *, steps: int, rounds: int | None = None,
-            drawn: bool = False) -> dict:
-  """Times the loop and the bare step alternately.
-
-  Args:
-    experiment: an `Experiment`; its run is not kept.
-    steps: updates per stretch; the most updates if `rounds` is None.
-    rounds: stretches of the loop, each between two of the bare step. If there
-      are several, another comes first to warm up. None: about `SECONDS` of
-      stretches, but at least `LEAST_ROUNDS`, with fewer steps if necessary.
-    drawn: times the step alone, without data: `measure_drawn`.
-
-  Returns:
-    JSON fields: median seconds per step of both; overhead; steps and rounds
-    made; peak memory in bytes; compile seconds; identity of the run. The
-    overhead is the median ratio of a stretch to its two neighbours, minus one.
-  """
-  if drawn:
-    return measure_drawn(experiment, steps=steps)
-  config = experiment.config
-  with (tempfile.TemporaryDirectory() as folder,
-        contextlib.closing(Trainer(dataclasses.replace(
-            experiment, folder=pathlib.Path(folder)))) as trainer):
-    state = trainer.restore()
-    trainer.compile()
-    batch = jax.device_put(
-        trainer.batch(0), trainer.program.batch_shardings(micro=True))
-    with bar(total=rounds and steps * (rounds + (rounds > 1)),
-             what='benchmark') as shown:
-
-      def bare():
-        nonlocal state
-        state, _ = trainer.train_step(state, batch, trainer.given)
-        return state
-
-      def looped():
-        nonlocal state
-        state = trainer.update(state, trainer.next_batch())
-        shown.update()
-        if trainer.step % config.train.log_every == 0:
-          state, text = trainer.log(state)
-          shown.set_postfix_str(text, refresh=False)
-        return state
-
-      start = time.perf_counter()
-      if rounds is None:
-        steps = _warm_up(looped, steps)
-      elif rounds > 1:
-        _seconds(looped, steps)
-      time_of = lambda call: _seconds(call, steps) / steps
-      bares, loops = [time_of(bare)], []
-      while not _enough(len(loops), rounds, start):
-        loops.append(time_of(looped))
-        bares.append(time_of(bare))
-    # Other programs slow down neighbouring stretches alike, so their ratio
-    # varies less than their times.
-    overhead = statistics.median(
-        2 * loop / (before + after) for before, loop, after in
-        zip(bares[:-1], loops, bares[1:], strict=True)) - 1
-    return {
-        'task': config.task, 'model': config.model.name,
-        'batch_size': config.train.batch_size,
-        **trainer.identity, 'steps': steps, 'rounds': len(loops),
-        'loop_s_per_step': statistics.median(loops),
-        'bare_s_per_step': statistics.median(bares),
-        'overhead': overhead,
-        'compile_seconds': trainer.counters.compile_seconds,
-        'peak_memory_bytes': machine.peak_memory()}
-
-
-def _seconds(call, steps):
-  start = time.perf_counter()
-  for _ in range(steps):
-    state = call()
-  jax.block_until_ready(state)
-  return time.perf_counter() - start
-
-
-def _warm_up(call, steps):
-  """Makes at most `steps` steps, in the time of one stretch.
-
-  Returns:
-    The number of steps made, for all later stretches.
-  """
-  stretches = 2 * LEAST_ROUNDS + 2
-  start, made = time.perf_counter(), 0
-  while made < steps and time.perf_counter() - start < SECONDS / stretches:
-    state = call()
-    made += 1
-  jax.block_until_ready(state)
-  return made
-
-
-def _enough(made, rounds, start):
-  """Returns True once all rounds are made, or the time is over."""
-  if rounds is not None:
-    return made >= rounds
-  return made >= LEAST_ROUNDS and time.perf_counter() - start >= SECONDS
-
-
-def measure_drawn(experiment, *, steps: int) -> dict:
-  """Times steps on one batch of full length, without a data set.
+def measure(experiment, *, steps: int) -> dict:
+  """Returns JSON fields: the median seconds of a step, its bytes, what ran.
 
   Args:
     experiment: an `Experiment`; its run is not kept.
     steps: the most steps. No step begins after `SECONDS`, but at least one is
       made. One more comes first to warm up.
-
-  Returns:
-    JSON fields: median seconds of a step, bytes that it needs besides its
-    arguments, and the fields of `measure` that apply.
 
   Raises:
     UserError: the experiment cannot run here; the message names the field.

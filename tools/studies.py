@@ -24,7 +24,9 @@ CPU the kernel `chunked`), with a window and with sinks.
 """
 
 import argparse
+import datetime
 import functools
+import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,8 +35,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.core import paths
-from lra.share import measured, quantised
+from lra.core import files, machine, paths
+from lra.share import quantised
 from tools import config_of, tables
 from tools.step import drawn_step
 
@@ -108,11 +110,11 @@ def _layer(model, length, width, heads):
 
 def _of_size(length, width, heads):
   calls = [_chain(*_layer(model, length, width, heads)) for model in LAYERS]
-  times = np.array(measured.interleaved(calls, SECONDS)) / CHAIN
+  times = np.array(quantised.interleaved(calls, SECONDS)) / CHAIN
   found = []
   for (model, name), own in zip(LAYERS.items(), times, strict=True):
-    low, middle, high = measured.quartiles(own)
-    ratio = measured.quartiles(own / times[0])
+    low, middle, high = quantised.quartiles(own)
+    ratio = quantised.quartiles(own / times[0])
     found.append({
         'layer': f'{name}, L {length}, D {width}, H {heads}',
         'size of': SIZES[length, width, heads],
@@ -157,7 +159,7 @@ def center(arms: Mapping[str, tuple[str, Mapping[str, Any]]] = ARMS,
       step, size = drawn_step(config)
       steps.append(step)
       sizes.append(size)
-    times = np.array(measured.interleaved(steps, 0, rounds))
+    times = np.array(quantised.interleaved(steps, 0, rounds))
     rows += [{
         'arm': arm, 'task': task,
         'seconds per step': round(float(np.median(own)), 4),
@@ -167,8 +169,60 @@ def center(arms: Mapping[str, tuple[str, Mapping[str, Any]]] = ARMS,
   return rows
 
 
+def int8(folders: Sequence[str]) -> list[dict]:
+  """Measures runs and their int8 versions; returns a row of each."""
+  return [int8_row(quantised.measure(folder)) for folder in folders]
+
+
+def int8_row(pair: quantised.Pair) -> dict:
+  """Returns the row of a table: heading -> value."""
+  dtype = pair.trained.program.dtype
+  float_, int8_ = (sample.accuracies[0] for sample in pair.samples)
+  return {
+      'model': pair.trained.config.model.name,
+      'task': pair.trained.config.task,
+      f'accuracy {dtype} %': round(100 * float_, 2),
+      'accuracy int8 %': round(100 * int8_, 2),
+      'difference (points)': round(100 * (int8_ - float_), 2),
+      f'right only in {dtype}': pair.only[0],
+      'right only in int8': pair.only[1],
+      'p (McNemar)': round(pair.p, 4),
+      f'parameters {dtype} (bytes)': pair.bytes[0],
+      'parameters int8 (bytes)': pair.bytes[1],
+      f'{dtype} (ms per example)': round(1e3 * pair.seconds[0], 4),
+      'int8 (ms per example)': round(1e3 * pair.seconds[1], 4),
+      'time int8 / ' + dtype: round(pair.ratios[1], 3),
+      'time, quartiles': ' to '.join(f'{pair.ratios[i]:.3f}' for i in (0, 2)),
+      'batch size': pair.batch_size}
+
+
 STUDIES = {'better_attention': better_attention, 'center': center,
-           'int8': quantised.rows}
+           'int8': int8}
+
+
+def write(out: pathlib.Path, name: str, rows: list[dict], flag: str) -> str:
+  """Writes `OUT/studies/NAME.json`; returns its text.
+
+  Args:
+    out: folder of the results.
+    name: name of the study.
+    rows: the rows of its table; keys are headings with units.
+    flag: the flag of `python -m tools` that measured them.
+
+  Raises:
+    UserError: the folder cannot be written.
+  """
+  state = machine.git_state()
+  changed = ' (modified)' * bool(state['git_dirty'])
+  text = json.dumps({
+      'rows': rows,
+      'environment': {
+          'device': machine.device_name(), 'jax': jax.__version__,
+          'date': datetime.datetime.now(datetime.UTC).date().isoformat()},
+      'commit': state['git_commit'] and state['git_commit'] + changed,
+      'command': ' '.join(['python -m tools', flag])}, indent=1) + '\n'
+  files.write_all({out / 'studies' / f'{name}.json': text.encode()})
+  return text
 
 
 def main(argv: Sequence[str]) -> None:
@@ -179,5 +233,5 @@ def main(argv: Sequence[str]) -> None:
   parser.add_argument('--out', type=pathlib.Path, default=paths.results())
   args = parser.parse_args(argv)
   rows = STUDIES[args.name](*([args.runs] if args.name == 'int8' else []))
-  print(measured.write(args.out, args.name, rows,
+  print(write(args.out, args.name, rows,
                        ' '.join(['studies', args.name, *args.runs])))

@@ -2,9 +2,7 @@
 
 import concurrent.futures
 import contextvars
-import importlib.util
 import os
-import pathlib
 import statistics
 import time
 
@@ -18,8 +16,8 @@ def queued(function, *args):
   """Returns a timer, calls -> seconds per call, for a function of JAX arrays.
 
   The calls are queued and awaited together, so the host's work for a call
-  overlaps with the device's work for the previous one. Times below `dispatch()`
-  measure the host.
+  overlaps with the device's work for the previous one. Times below the host's
+  time for a call measure the host.
   """
   def timer(calls):
     jax.block_until_ready(function(*args))
@@ -55,13 +53,6 @@ def bandwidth(size, calls):
   return 2 * size / medians({'copy': queued(copy, x)}, calls, 5)['copy']
 
 
-def dispatch(calls):
-  """Returns the host's seconds per call, measured on a tiny program."""
-  x = jnp.zeros(8)
-  step = jax.jit(lambda x: x + 1)
-  return medians({'tiny': queued(step, x)}, calls, 5)['tiny']
-
-
 def finished(function, items):
   """Yields (item, result of `function` for it), in the order they finish.
 
@@ -81,17 +72,3 @@ def finished(function, items):
         yield calls[call], call.result()
     finally:
       pool.shutdown(cancel_futures=True)
-
-
-def skip_tpu():
-  """Keeps JAX from searching for a TPU if there is no accelerator.
-
-  An installed libtpu would print errors to stderr. Call this before JAX has
-  searched for devices. JAX_PLATFORMS takes precedence.
-  """
-  find = importlib.util.find_spec
-  devices = pathlib.Path('/dev')
-  accelerators = (find('jax_plugins') or any(devices.glob('accel*'))
-                  or any(devices.glob('vfio/*')))
-  if 'JAX_PLATFORMS' not in os.environ and find('libtpu') and not accelerators:
-    jax.config.update('jax_platforms', 'cpu')

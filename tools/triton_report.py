@@ -25,8 +25,8 @@ import jax.numpy as jnp
 
 from lra import kernels
 from lra.kernels import dispatch
+from tests.helpers.cuda import CARDS
 from tools import h200
-from tools.cuda import CARDS
 
 OPS = ('linear', 'simpletron', 'lightning')
 # Kernels of layers, which have no form with packed q, k, v.

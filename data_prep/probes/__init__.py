@@ -176,11 +176,7 @@ def generate_test(variant: Variant, name: str) -> Split:
 
 
 def _documents(variant, part, rng, last):
-  """Draws sequences and their answers, one after the other.
-
-  Returns:
-    The codes of all documents, and the lengths of the sequences, int64 [N].
-  """
+  # The codes of all documents, and the lengths of the sequences, int64 [N].
   lengths_N = variant.lengths(rng, part)
   tokens, answers = variant.draw(
       rng, lengths_N, **{**variant.sizes, **part.sizes})

@@ -54,11 +54,7 @@ class Variant:
   alphabet: str = ''
 
   def lengths(self, rng, part: Part) -> np.ndarray:
-    """Draws the lengths of the sequences of a part, int64 [N], uniformly.
-
-    Raises:
-      UserError: no length of the part is possible.
-    """
+    """Draws possible lengths of a part, int64 [N]; UserError if none is."""
     shortest = max(part.shortest or part.length - self.step + 1, self.least)
     first, last = -(-shortest // self.step), part.length // self.step
     if first > last:

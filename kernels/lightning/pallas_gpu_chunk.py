@@ -136,9 +136,7 @@ class Chunk:
     return self.tools.load(self.block.mask(slot), hopper.ROWS)
 
   def _take(self, tiles, full, slot, operands):
-    """Waits for the two tensors of a slot; SiLU for `operands`, 0 in masked rows.
-
-    """
+    """Waits for a slot; SiLU for `operands`, 0 in masked rows."""
     plgpu.barrier_wait(full.at[slot])
     if not self._changes():
       return

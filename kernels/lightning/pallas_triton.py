@@ -1,14 +1,11 @@
 """Lightning attention in Triton: one kernel forward, one to three backward.
 
-Forward, a program walks over the blocks of rows of one (b, h) with the state in
-registers; 4 tensors are read or written. Backward, one kernel computes as many
-gradients as the registers of a program allow:
+A program walks over the blocks of rows of one (b, h) with the state in
+registers. Backward, a kernel computes as many gradients as they allow:
 
-  all: 7 tensors are read or written. Both passes also write or read the states
-    before all blocks, each time Dh / rows times as much as one tensor;
+  all: 7 tensors are read or written, and the states before all blocks;
   dq, then dk and dv: 10 tensors, or 11 with SiLU, with recomputed states;
-  dq, dk, dv in separate runs of the forward kernel: 12 tensors, or 15 with
-    SiLU.
+  dq, dk, dv by the forward kernel: 12 tensors, or 15 with SiLU.
 
 If B * H leaves most of the device empty, L is cut into parts, whose additions
 to the state are computed first. That reads 2 more tensors in each pass.
@@ -134,9 +131,9 @@ class _Call:
                taken=None):
     """Runs a pass of `pallas_triton_walk.PASSES`; returns a dict of results.
 
-    `first` is the state at the start of each part. The results are 'rows', 'last'
-    (states at the ends of parts), 'saved' (states before all blocks) and 'dbias',
-    as far as asked. `taken` is a packed array into which 'rows' is written.
+    `first` is the state at the start of each part. The results are 'rows',
+    'last' (states at the ends of parts), 'saved' (states before all blocks) and
+    'dbias', as far as asked. `taken` is a packed array that gets 'rows'.
     """
     inputs, size = self.inputs, self.size
     this = pallas_triton_walk.PASSES[which]

@@ -1,17 +1,13 @@
 """Triton kernel for the gradients dq, dk, dv of lightning attention.
 
-A program walks over blocks of rows, from the last to the first. In registers it
-keeps dS, the gradient of the state after the block. The forward pass saved S,
-the state before the block. With w_ij = scale exp(-s (i - j)) for i >= j, else
-0, P = (q k^T) * w and G = (do v^T) * w,
+A program walks over blocks of rows, from the last to the first, with dS, the
+gradient of the state after the block. S, the state before it, was saved. With
+P = (q k^T) * w, G = (do v^T) * w and the decays of `lra.kernels.chunks`,
 
   dq = G k + scale from_start * (do S^T)
   dk = G^T q + to_end * (v dS^T)
   dv = P^T do + to_end * (k dS)
-  dS <- over * dS + scale (from_start * q)^T do
-
-The decays `from_start`, `to_end` (one factor per row) and `over` are those of
-`lra.kernels.chunks`. Every operand is read once and every result written once.
+  dS <- over * dS + scale (from_start * q)^T do    w_ij = scale exp(-s (i - j))
 """
 
 import jax.numpy as jnp

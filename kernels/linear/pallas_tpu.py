@@ -2,16 +2,13 @@
 
 Forward, the grid is (B, head groups, 2 sweeps, blocks of rows). Sweep 0 sums
 S = phi(k)^T v and z = sum phi(k) on chip, sweep 1 writes the outputs. An
-operand that a sweep does not use stays on one block, so only 4 tensors are read
-or written.
+operand that a sweep does not use stays on one block.
 
 Backward, the grid is (B, head groups, 3 * blocks of rows). The first third
 reads q and the gradient of the output, writes dq and sums dS and dz. Then two
-steps per block read k and v and write dk and dv. Each step writes one tile of
-gradients, also if one array packs all gradients. Only 7 tensors are read or
-written. If packed inputs have an H * Dh that is no multiple of 128, blocks are
-whole rows. Then dq is written together with dk and dv, and both sweeps read q
-and do.
+steps per block read k and v and write dk and dv, one tile each, also if one
+array packs all gradients. If packed inputs have an H * Dh that is no multiple
+of 128, blocks are whole rows: dq is written together with dk and dv.
 
 With a single sequence and group of heads, a chip with two cores runs a kernel
 for each sweep, and the cores share the blocks of rows.

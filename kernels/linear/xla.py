@@ -1,13 +1,11 @@
 """Linear attention in plain XLA; the compiler may partition it freely.
 
-Matmuls on a CPU need the heads before the length; by default XLA transposes the
-operands of every matmul. Without a feature map each pass transposes them once,
-to [B, H, L, Dh]. With a feature map, a normaliser and few lanes H Dh, one
-matmul covers all heads and nothing is transposed: entries between different
-heads are set to 0.
+Matmuls on a CPU need the heads before the length, so by default every matmul
+transposes its operands. Without a feature map each pass transposes them once,
+to [B, H, L, Dh]. With one, a normaliser and few lanes H Dh, one matmul covers
+all heads and entries between different heads are set to 0.
 
-With u = phi(q) / norm and delta = do . out, the gradients of numerator and
-normaliser are
+With u = phi(q) / norm and delta = do . out,
   dS = scale * sum_i u_i^T do_i,  dz = -sum_i delta_i u_i
   dphi(q_i) = (scale * do_i S^T - delta_i z) / norm_i.
 """

@@ -1,14 +1,11 @@
 """An RMS norm and the projection after it, in plain XLA.
 
-A compiler that fuses elementwise operations with a matmul, such as a TPU's,
-moves only the matmul's operands and reads o once more for the mean. With
-p_i = r_i (o_i W) kept, which is y without its bias, the gradients are
+With p_i = r_i (o_i W) kept, which is y without its bias, the gradients are
 
   dW = sum_i (r_i o_i)^T dy_i
   do_i = r_i (dy_i W^T) - r_i^2 (dy_i . p_i) o_i / E
 
-Here dy . p gives the gradient of r without an unscaled matmul. Computed from a
-rounded y, p would lose accuracy if the bias is large.
+A p computed from a rounded y would lose accuracy if the bias is large.
 """
 
 import jax

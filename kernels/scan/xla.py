@@ -67,8 +67,8 @@ def _before(walk, state):
 class _Walk:
   """Cuts x and a into N chunks of C rows and computes one row of each chunk.
 
-  Rows after the end of the scan fill the last chunk with x = 0 and a = 1. Except
-  for a constant a, x and a become [B, N, C, E].
+  Rows after the end of the scan fill the last chunk with x = 0 and a = 1.
+  Except for a constant a, x and a become [B, N, C, E].
   """
   x: jax.Array
   a: jax.Array

@@ -4,11 +4,10 @@ Forward: for each block of queries a scan over the blocks of keys carries the
 running maximum, normaliser and output (Milakov & Gimelshein 2018, arXiv
 1805.02867; Rabe & Staats 2021, arXiv 2112.05682). Backward: the weights of a
 tile are recomputed from the saved log-sum-exp (Dao et al. 2022, arXiv
-2205.14135, Algorithm 4). Memory is linear in the lengths; the result is exact.
-The batch axis is never merged with another, so it may stay sharded.
+2205.14135, Algorithm 4). The batch axis is never merged with another, so it may
+stay sharded.
 
-Shapes: B batch, L queries, S keys, H heads, Dh key width, Dv value width;
-N query blocks of I rows, M key blocks of J rows.
+N query blocks of I rows, M key blocks of J rows; L queries, S keys.
 """
 
 import functools

@@ -70,7 +70,7 @@ def _form(run: Result, path) -> Iterator[tuple[str, str]]:
     yield 'scores', (f'the status is {run.status!r}: run the same command '
                      'again until the run has finished.')
   elif run.objective == scores.CLASSIFICATION and run.test and (
-      not run.test.correct):
+      not getattr(run.test, 'correct', '')):
     yield 'scores', ('it does not store which test examples were right: repeat '
                      'the run with this version.')
   if publish.shared(run) != run:

@@ -62,8 +62,8 @@ def parsed(word: str, arguments: Sequence[str]) -> argparse.Namespace:
 def flags_of(word: str) -> set[str]:
   """Returns the names of a word's flags, such as `lengths`."""
   if word == 'train':
-    from lra.cli import train
-    return train.names()
+    from lra.cli import options
+    return options.names()
   if word == 'data':
     from lra.data_prep import __main__ as data
     parser = data.parser()

@@ -13,7 +13,6 @@ from lra.board import publish
 from lra.cli import arguments, repeat
 from lra.core import environment, files, paths
 from lra.core.errors import UserError
-from lra.run import vocabulary
 from lra.schema import identity, result
 from lra.share import card, hub
 
@@ -66,7 +65,7 @@ def export(folder: pathlib.Path, run: pathlib.Path,
   config = identity.without_paths(files.read_json(run / 'config.json'))
   recorded = publish.shared(recorded)
   scored = {'params': trained.params, 'constants': trained.constants}
-  words = vocabulary.of(trained.program.experiment)
+  words = trained.program.experiment.vocabulary
   forward, any_batch = stablehlo.forward(trained.program, scored)
   shape, dtype = trained.program.objective.shapes(
       *([] if any_batch else [1]))['tokens']

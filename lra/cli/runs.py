@@ -45,11 +45,12 @@ def add_arguments(parser):
   how.add_argument('--at_once', metavar='N', type=count, help='number of runs '
                    'of a process at the same time; by default one, but for '
                    'mini tasks on a CPU four per core and at most 16')
-  how.add_argument('--record', action='store_true', default=None, help='put '
-                   'all runs on the leaderboard; by default those whose '
-                   'settings are those of the protocol')
-  how.add_argument('--norecord', dest='record', action='store_false',
-                   default=None, help='put no run on the leaderboard')
+  record = how.add_mutually_exclusive_group()
+  record.add_argument('--record', action='store_true', default=None, help=(
+      'put all runs on the leaderboard; by default those whose settings are '
+      'those of the protocol'))
+  record.add_argument('--norecord', dest='record', action='store_false',
+                      default=None, help='put no run on the leaderboard')
   how.add_argument('--replace', action='store_true', help='replace earlier '
                    'records of the same runs')
   board.add_place(how)
@@ -81,8 +82,6 @@ def _list(text):
 
 def _check(args):
   """Raises UserError if flags contradict each other."""
-  if {'--record', '--norecord'} <= {*sys.argv}:
-    raise UserError('--record and --norecord: leave out one of them.')
   for name in ('jobs', 'gpus', 'cpus'):
     if getattr(args, name) and not args.executor:
       raise UserError(f'--{name} needs --executor.')

@@ -20,14 +20,12 @@ from lra.run import describe, loader
 from lra.schema import grid, seeds
 from lra.schema.fields import FIELDS
 
-names = options.names
-
 
 def summary() -> str:
   """Returns the flags of training, with their meaning."""
   program = ' '.join(paths.program())
   lines = [f'usage: {program} --config=FILE:TASK FLAGS']
-  for name in ('config', *sorted(names() - {'config'})):
+  for name in ('config', *sorted(options.names() - {'config'})):
     text = ' '.join(f'--{name}: {flags.FLAGS[name].help}'.split())
     lines.append(textwrap.fill(
         text, 80, initial_indent='  ', subsequent_indent='      '))
@@ -55,7 +53,7 @@ def parse(argv: Sequence[str]) -> None:
     raise UserError(arguments.elsewhere(e.flagname, 'train') or text) from e
   except Exception as e:  # from absl, or from Python's parser of a value
     raise UserError(_one_line(e)) from e
-  for name in names():
+  for name in options.names():
     value = flags.FLAGS[name].value
     if isinstance(value, str) and name != 'coordinator':
       paths.local(value, f'--{name}')

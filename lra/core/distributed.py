@@ -31,13 +31,8 @@ def begin(coordinator: str | None = None, processes: int | None = None,
           process: int | None = None) -> None:
   """Meets the other processes; must come before anything else that JAX does.
 
-  Without arguments, JAX takes the values from Slurm, Open MPI, the TPU pod or
-  GKE.
-
-  Args:
-    coordinator: 'host:port' of the first process.
-    processes: number of processes.
-    process: number of this process, from 0.
+  Without the coordinator (host:port of process 0), the number of processes and
+  that of this process, JAX takes them from Slurm, Open MPI, the TPU pod or GKE.
 
   Raises:
     UserError: the processes cannot meet.
@@ -218,12 +213,9 @@ def _global():
 class SharedStop:
   """A `terminal.StopRequest` that acts in all processes of a run alike.
 
-  A process sends its requests with its next batch (`ask`). They take effect in
-  all processes once these have read the answer (`hear`).
-
-  Args:
-    own: this process's stop request.
-    send: `mesh.largest` of the run's devices.
+  A process sends its `own` requests with its next batch (`ask`), by
+  `mesh.largest`. They take effect in all processes once these have read the
+  answer (`hear`).
   """
 
   def __init__(self, own, send):
@@ -232,11 +224,7 @@ class SharedStop:
     self._save = self._wanted = self._asked = False
 
   def checkpoint(self, due: bool) -> bool:
-    """Returns whether a checkpoint is due in all processes.
-
-    Args:
-      due: whether it is due by the leader's clock.
-    """
+    """Returns whether a checkpoint is due in all, or `due` by this clock."""
     heard, self._save = self._save, False
     # If a request has arrived, the checkpoint is made now. It is still due by
     # the clock, which must not cause another checkpoint.
@@ -245,10 +233,9 @@ class SharedStop:
     return heard
 
   def ask(self, after):
-    """Sends the requests of this process; returns the answer, for `hear`.
+    """Sends the requests of this process, after the arrays of a batch.
 
-    Args:
-      after: arrays of the batch; the answer comes after them.
+    Returns the answer, for `hear`.
     """
     self._asked = self._asked or self._wanted
     wishes = np.array([bool(self._own.reason), self._wanted], np.int32)

@@ -59,11 +59,7 @@ def check_xla_flags() -> None:
 def blamed(error: BaseException) -> str:
   """Returns the sentence about the variable or limit that made a library fail.
 
-  Args:
-    error: any exception.
-
-  Returns:
-    The sentence; '' if neither a variable nor too little memory is the cause.
+  It is '' if neither a variable nor too little memory is the cause.
   """
   if isinstance(error, MemoryError) or (
       isinstance(error, ImportError) and _NO_MEMORY.search(str(error))):

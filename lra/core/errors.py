@@ -20,10 +20,7 @@ class UserError(Exception):
 def explained(path: str, error: BaseException, name: str = '') -> str:
   """Returns file, line and reason of an error raised in a user's file.
 
-  Args:
-    path: the file, as it was given to Python.
-    error: the error that was raised.
-    name: name of the file in the sentence; by default its path.
+  `path` is the file as it was given to Python, `name` its name in the sentence.
   """
   lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
            if frame.filename == path]
@@ -37,13 +34,7 @@ def explained(path: str, error: BaseException, name: str = '') -> str:
 
 
 def meant(name: object, known: Iterable[str], likeness: float = 0.6) -> str:
-  """Returns the known name that a wrong one is likeliest to mean, or ''.
-
-  Args:
-    name: the wrong name.
-    known: the known names.
-    likeness: least similarity, from 0 to 1, see `difflib`.
-  """
+  """Returns the known name that a wrong one is likeliest to mean, or ''."""
   found = difflib.get_close_matches(
       str(name).lower(), list(known), 1, likeness)
   return found[0] if found else ''

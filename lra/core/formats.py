@@ -34,13 +34,11 @@ def percent(fraction: float | None, after: int = 2) -> str:
 
 
 def digits(low: float, high: float) -> int:
-  """Returns how many decimals to print of percentages with an interval.
+  """Returns how many decimals to print of a fraction with an interval.
 
-  `low` and `high` are fractions. There is one decimal if half the interval is a
-  percentage point or more, else there are two.
+  It is one if half the interval is a percentage point or more, else two.
   """
-  half = 50 * (high - low)
-  return 1 if half >= 1 else 2
+  return 1 if 50 * (high - low) >= 1 else 2
 
 
 def points(difference: float | None, after: int = 2) -> str:
@@ -98,11 +96,7 @@ def quantity(number: float | None) -> str:
 
 def aligned(rows: Sequence[Sequence[str]],
             right: Collection[int] = ()) -> list[str]:
-  """Returns rows of cells as lines of plain text with aligned columns.
-
-  Args:
-    rows: rows with equally many cells.
-    right: indices of the columns that are aligned to the right.
+  """Returns rows of cells as lines of text; columns `right` are right-aligned.
   """
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   return ['  '.join(

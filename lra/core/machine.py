@@ -213,9 +213,7 @@ def accelerator(root: pathlib.Path = pathlib.Path('/')) -> str:
 
   JAX itself is not called: it would take memory, and another process may be
   using the device. The name of a GPU is the one in records, any TPU is 'TPU'.
-
-  Args:
-    root: folder with `dev` and `proc`.
+  The folder `root` has `dev` and `proc`.
   """
   find, devices = importlib.util.find_spec, root / 'dev'
   if os.environ.get('JAX_PLATFORMS', '').split(',')[0] == 'cpu':

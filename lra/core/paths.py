@@ -42,12 +42,7 @@ def extra(name: str) -> str:
 
 
 def need(library: str, what: str, extra_name: str = 'hub') -> types.ModuleType:
-  """Imports a library of an extra.
-
-  Args:
-    library: its module.
-    what: the file, flag or name that needs it.
-    extra_name: the extra; '' if none has it.
+  """Imports a library of an extra ('' if none has it) that `what` needs.
 
   Raises:
     UserError: it is not installed.
@@ -95,8 +90,7 @@ def details_of(page_path: pathlib.Path) -> pathlib.Path:
 def found(path: str | os.PathLike) -> pathlib.Path:
   """Returns the path, or the file in this package if only that one exists.
 
-  Args:
-    path: a path from the current folder, such as `configs/runs/mini.toml`.
+  A path is such as `configs/simpletron.py`, from the current folder.
   """
   path = pathlib.Path(path)
   ours = (PACKAGE / path).resolve()
@@ -130,11 +124,7 @@ def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
   """Returns the path if it is on this machine's file system.
 
   This program locks, maps and replaces files, which a bucket cannot do. A URL
-  would become a folder named `gs:`.
-
-  Args:
-    path: path of a file or a folder.
-    name: the flag or field that it comes from, for the sentence.
+  would become a folder named `gs:`. `name` is the flag or field of the path.
 
   Raises:
     UserError: the path is a URL.

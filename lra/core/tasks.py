@@ -20,26 +20,23 @@ class Task:
 
   Attributes:
     name: its name in configs and on the command line.
-    dataset: name of the prepared data set (a TFDS builder of `data_prep`).
-    variant: the data set's TFDS builder config.
+    dataset, variant: TFDS builder of `data_prep`, and its builder config.
     seq_len: tokens per sequence, L, without the CLS token.
     vocab_size: number of ids, padding included.
     num_classes: C.
     dual: whether an example is a pair of documents.
     title: column title on the leaderboard.
+    mini: whether this is a laptop version, sized for two CPU cores.
     image: whether tokens are the pixels of an image, row by row.
     probe: whether some of the tokens have a class, instead of the whole
       sequence. The second document of an example holds their positions and
       classes. Probes are mini tasks with a leaderboard table of their own.
+    answers: number of classes per example in validation and test, which are not
+      independent of each other; the rounded mean if it varies.
     longer: lengths of further tests, such as '64' or '40-256' tokens, for which
       sequences are generated anew.
-    answers: number of classes per example in validation and test; the rounded
-      mean if it varies. The answers within one example are not independent of
-      each other.
     compressed: whether a model may predict classes from its encoding of the
       last token only.
-    mini: whether this is a laptop version, sized for two CPU cores, with a
-      leaderboard table of its own.
   """
   name: str
   dataset: str
@@ -202,10 +199,7 @@ HARDER = {t.name: t for task in mad.BASELINES for t in _mad(task)[1:]}
 
 
 def get(name: str) -> Task:
-  """Returns the task called `name`.
-
-  Raises:
-    UserError: there is no such task; the message lists the known ones.
+  """Returns a task; raises UserError, which lists the names, if there is none.
   """
   task = TASKS.get(name) or HARDER.get(name)
   if task is None:

@@ -1,16 +1,12 @@
 """Augments training inputs at random: each kind of task has its own change.
 
-Images are moved, arguments of ListOps change places, texts are cut to a random
-window, and tokens of the second loss are corrupted.
-
 The settings are those of Miralles-Gonzalez et al. 2025, arXiv 2501.14850, and
 of its released code (github.com/pablomiralles22/long-transformers). That code
 also applies the AutoAugment policy of CIFAR-10 to Image. It changes colours and
-our images are grey, so it is left out here. Each pixel of a changed image is
-the nearest pixel of the original; pixels from outside of it are black.
+our images are grey, so it is left out here.
 
-All random numbers of an example depend on the seed, the step and its own index
-only.
+All random numbers of an example depend on the seed, the step (from 0) and its
+own index only. Ids are from 1 on; 0 is padding.
 """
 
 import dataclasses
@@ -64,7 +60,7 @@ def images(ids_BxL: np.ndarray, change: Change, drawn_Bx6: np.ndarray,
   """Returns square images after random changes, in the dtype of the ids.
 
   Images are mirrored first. Then they are turned and scaled around their
-  centre, and shifted by whole pixels.
+  centre, and shifted by whole pixels. Each new pixel is the nearest old one.
 
   Args:
     ids_BxL: pixels, row by row.
@@ -104,15 +100,8 @@ def shuffled(ids_BxL: np.ndarray, indices, seed: int, step: int
   """Returns ListOps expressions after a shuffle of each operator's arguments.
 
   The value stays, since all four operators are symmetric. An expression that is
-  not whole stays as it is.
-
-  Args:
-    ids_BxL: ids, which are codes of `lra.data_prep.trees.TOKENS` plus 1, and 0
-    for
-      padding.
-    indices: int [B], of the examples.
-    seed: the run's seed.
-    step: number of the training step, from 0.
+  not whole stays as it is. Ids are codes of `lra.data_prep.trees.TOKENS` plus
+  1; `indices` [B] are those of the examples.
   """
   made = ids_BxL.copy()
   rngs = _generators(indices, seed, step, _ARGUMENTS)
@@ -149,16 +138,10 @@ def _shuffled(ids: list[int], ranks: list[float]) -> list[int]:
 
 
 def places(indices, documents: int, seed: int, step: int) -> np.ndarray:
-  """Returns where the window of each document begins, float64.
+  """Returns where the window of each document begins, float64 [B].
 
   The numbers are uniform from 0, the first possible place, to 1, the last one.
-  Their shape is [B], or [B, 2] for pairs.
-
-  Args:
-    indices: int [B], of the examples.
-    documents: documents of an example, 1 or 2.
-    seed: the run's seed.
-    step: number of the training step, from 0.
+  For examples with 2 `documents` they are [B, 2].
   """
   drawn = np.stack([rng.random(documents) for rng in _generators(
       indices, seed, step, _WINDOW)])
@@ -167,16 +150,9 @@ def places(indices, documents: int, seed: int, step: int) -> np.ndarray:
 
 def corrupted(ids_BxL: np.ndarray, vocab_size: int, indices, seed: int,
               step: int) -> np.ndarray:
-  """Returns ids of which a share is hidden (-1) or random, like `ids_BxL`.
+  """Returns ids of which a share is hidden (-1) or random; padding stays.
 
-  Padding stays. Pairs are [B, 2, L].
-
-  Args:
-    ids_BxL: ids from 1 on; 0 is padding.
-    vocab_size: number of ids, padding included.
-    indices: int [B], of the examples.
-    seed: the run's seed.
-    step: number of the training step, from 0.
+  Pairs are [B, 2, L]. `vocab_size` is the number of ids, padding included.
   """
   shape, made = ids_BxL.shape[1:], []
   for rng in _generators(indices, seed, step, _TOKENS):

@@ -4,10 +4,8 @@ The JSON files call the baselines `floors`.
 """
 
 import pathlib
-from typing import Annotated
 
 import pydantic
-from pydantic import Field
 
 from lra.core import bits, tasks
 from lra.data.prepared import Prepared
@@ -17,19 +15,13 @@ from lra.schema.scores import Parts
 
 
 class Method(record.Record):
-  """The score of one method.
-
-  Attributes:
-    accuracy: a fraction.
-    how: how the method works.
-    examples: number of test examples; None in old records and for probes.
-    correct: `lra.core.bits` of the right answers; None if `examples` is None.
-    parts: see `scores.ClassificationScores`.
-  """
+  """The score of one method."""
   accuracy: record.Fraction
-  how: record.Text
-  examples: record.Count | None = None
-  correct: str | None = None
+  how: record.Text = record.field('How the method works.')
+  examples: record.Count | None = record.field(
+      'Number of test examples; None in old records and for probes.', None)
+  correct: str | None = record.field(
+      '`lra.core.bits` of the right answers; None if `examples` is None.', None)
   parts: Parts = {}
 
   @pydantic.model_validator(mode='after')
@@ -46,17 +38,13 @@ class Method(record.Record):
 
 
 class Baselines(record.File):
-  """The methods that were measured on the data with this fingerprint.
-
-  Attributes:
-    origin: origin of the data; None in old records.
-    methods: name -> its score; `floors` in JSON.
-  """
+  """The methods that were measured on the data with this fingerprint."""
   task: record.TaskName
   fingerprint: record.Text
-  origin: record.Text | None = None
-  methods: Annotated[
-      dict[record.Text, Method], Field(alias='floors', max_length=32)]
+  origin: record.Text | None = record.field(
+      'Origin of the data; None in old records.', None)
+  methods: dict[record.Text, Method] = record.field(
+      'Name -> its score.', alias='floors', max_length=record.MOST)
 
 
 def read(path: pathlib.Path) -> Baselines:

@@ -2,6 +2,8 @@
 
 import functools
 from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any
 
 import numpy as np
 
@@ -79,8 +81,8 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
     microbatch_size: examples of one forward and backward pass.
     seed: seed of the order of examples.
     step: number of optimizer steps made before.
-    lengths: [size], length of each example. A batch is sorted by length, so
-      that each microbatch has similar lengths; None keeps the random order.
+    lengths: [size], by which a batch is sorted, so that each microbatch has
+      similar lengths; None keeps the random order.
     rows: the examples of each microbatch to make; by default all.
   """
   indices = train_indices(size, batch_size, seed, step)
@@ -112,3 +114,30 @@ def eval_batches(make: Callable[..., Batch], order: np.ndarray, *,
     batch = make(order[np.minimum(places, size - 1)], seed=seed, step=-number)
     batch['weights'][places >= size] = 0
     yield batch
+
+
+class Prefetch:
+  """Makes batches in the order of their steps, one ahead of its use.
+
+  A thread makes the next batch while the device works on this one; `get` makes
+  the others. A batch depends only on its step, not on who makes it.
+  """
+
+  def __init__(self, make: Callable[[int], Any], end: int):
+    """`end` and later steps are not made ahead."""
+    self._make, self._end = make, end
+    self._pool = futures.ThreadPoolExecutor(1, 'batch')
+    self._next = None
+
+  def get(self, step: int) -> Any:
+    """Returns the batch of `step` and starts making the next one."""
+    made, self._next = self._next, None
+    batch = (made[1].result() if made and made[0] == step
+             else self._make(step))
+    if step + 1 < self._end:
+      self._next = step + 1, self._pool.submit(self._make, step + 1)
+    return batch
+
+  def close(self) -> None:
+    """Waits for the batch under way, if any."""
+    self._pool.shutdown(cancel_futures=True)

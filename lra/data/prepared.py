@@ -30,8 +30,7 @@ class Prepared:
 def load(task_name: str, data_dir=None, source=None) -> Prepared:
   """Reads the data set of a task, and prepares it first if necessary.
 
-  Arguments and errors are those of `lra.data_prep.prepare`. Damaged data is an
-  error too.
+  Arguments and errors are those of `lra.data_prep.prepare`.
   """
   data_prep.prepare(task_name, data_dir, source)
   read = data_prep.read(task_name, data_dir)

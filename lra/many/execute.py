@@ -13,7 +13,7 @@ from lra.core.errors import UserError
 from lra.core.formats import percent
 from lra.core.terminal import say
 from lra.many import announce, choose
-from lra.run import source, writers
+from lra.run import writers
 from lra.run.rundir import check_config
 from lra.schema import identity
 from lra.schema import result as result_lib
@@ -142,7 +142,7 @@ def train_sources(runs: Iterable, options: Options) -> int:
 
   They are not tested and have no records.
   """
-  made = filter(None, (source.experiment(run.config) for run in runs))
+  made = filter(None, (run.source for run in runs))
   sources = list({one.folder: one for one in made if not (
       one.folder / 'checkpoints').exists()}.values())
   if not sources:

@@ -138,7 +138,7 @@ class Processes:
     minutes = self._options.minutes
     limit = [] if minutes is None else [f'--max_minutes={minutes:.4f}']
     child = subprocess.Popen(
-        [sys.executable, str(RUN), 'runs', STDIN, *self._passed, *more, *limit],
+        [sys.executable, str(RUN), 'runs', STDIN, *self.flags(more), *limit],
         env=_environment() if self._cache else None, stdin=subprocess.PIPE)
     # The pipe stays open: its end tells the child that this process is gone.
     with signals.passed_on_to(child), child.stdin as pipe:
@@ -150,6 +150,11 @@ class Processes:
       except subprocess.TimeoutExpired:
         child.terminate()
         return child.wait()
+
+  def flags(self, more: Sequence[str] = ()) -> list[str]:
+    """Returns the flags of a process; those of `more` overrule others."""
+    return [*(flag for flag in self._passed if not (
+        flag == '--record' and '--norecord' in more)), *more]
 
   def _compile_ahead(self, groups, todo):
     """Begins to compile the first of these groups that needs it."""

@@ -166,7 +166,7 @@ def publish(place) -> None:
   Raises:
     UserError: a study or a measurement is not valid.
   """
-  ours = place.usual and not paths.installed()
+  ours = not (place.flags or paths.installed())
   page = (paths.ROOT / 'docs' if ours else place.results) / 'studies.md'
   contents = made(page, place.results)
   files.write_all(contents)

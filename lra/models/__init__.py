@@ -65,10 +65,7 @@ _PLAIN = (bool, int, float, str, tuple, list, dict)
 
 
 def names(folder: str | os.PathLike = FOLDER) -> tuple[str, ...]:
-  """Returns the names of all models.
-
-  They come from the files of `folder`, without those that begin with `_`.
-  """
+  """Returns the names of all models, by the files of `folder` without `_*`."""
   # Each config calls this, and a page reads hundreds of configs: `pathlib`
   # would be too slow.
   stems = (file.removesuffix('.py') for file in os.listdir(folder)
@@ -80,17 +77,11 @@ def names(folder: str | os.PathLike = FOLDER) -> tuple[str, ...]:
 def register(name: str) -> Callable[[type], type]:
   """Returns a decorator that makes a mixer a model of this process.
 
-  It is for trials in a notebook: `lra.configs.base.get_config(task, name)`
-  makes a
-  config of the model. The command line knows models with files only. A second
-  mixer of this name replaces the first.
-
-  Args:
-    name: the value of `config.model.name`.
+  It is for notebooks: `lra.configs.base.get_config(task, name)` makes a config
+  of the model. A second mixer of this name replaces the first.
 
   Raises:
-    UserError: a file of this folder has a model of this name, or the decorated
-      class is no mixer, that is a Flax module.
+    UserError: a file has a model of this name, or the class is no Flax module.
   """
   if name in names():
     raise UserError(f'{place(name)[0]}.py in lra/models has the model {name}: '
@@ -151,13 +142,9 @@ def mixer(name: str) -> type:
 
 
 def defaults(name: str) -> dict[str, Any]:
-  """Returns {argument: default} of a model's mixer.
+  """Returns {argument: default} of a model's mixer, for plain values.
 
-  Arguments without a default are left out. So are arguments whose default is no
-  plain value, such as a function: the JSON file of a config cannot hold it.
-
-  Raises:
-    UserError: see `mixer`.
+  The JSON file of a config cannot hold other defaults, such as a function.
   """
   found = {}
   for field in dataclasses.fields(mixer(name)):

@@ -29,18 +29,17 @@ ABOUT = About('dense',
 
 
 class Mixer(BaseMixer):
-  """Attributes:
-    value_share: share of the D output channels that attention computes; 1 means
-      no convolution.
-    key_share: width of the queries of all heads together, as a multiple of D.
-    conv_width: number of positions under the kernel of the convolution, K.
-  """
   num_heads: int = 8
-  value_share: float = fields.argument(0.25, above=0, high=1)
-  key_share: float = fields.argument(0.5, above=0, high=64)
-  conv_width: int = fields.argument(3, low=1, high=1024)
+  value_share: float = fields.argument(
+      0.25, 'Share of the D output channels that attention computes; 1 means '
+      'no convolution.', above=0, high=1)
+  key_share: float = fields.argument(
+      0.5, 'Width of the queries of all heads together, as a multiple of D.',
+      above=0, high=64)
+  conv_width: int = fields.argument(
+      3, 'Number of positions under the kernel of the convolution, K.', low=1,
+      high=1024)
   kernel: str = 'auto'
-  dtype: jnp.dtype = jnp.float32
 
   op = 'softmax'
 

@@ -21,12 +21,12 @@ ABOUT = About('sparse', 'O(L (w + s) D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  """Attributes:
-    radius: number of positions that a query sees on either side, w.
-    num_sinks: number of first positions that all queries see, s.
-  """
-  radius: int = fields.argument(256, low=0, high=fields.MANY)
-  num_sinks: int = fields.argument(4, low=0, high=fields.MANY)
+  radius: int = fields.argument(
+      256, 'Number of positions that a query sees on either side, w.', low=0,
+      high=fields.MANY)
+  num_sinks: int = fields.argument(
+      4, 'Number of first positions that all queries see, s.', low=0,
+      high=fields.MANY)
 
   def patterns(self, length):
     return (sliding_window(

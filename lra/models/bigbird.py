@@ -30,21 +30,19 @@ ABOUT = About('sparse', 'O(L b (w + g + r) D) for blocks of b',
 
 
 class Mixer(PatternMixer):
-  """Attributes:
-    block_size: number of positions in a block.
-    window_blocks: number of blocks in the window; must be odd, since the
-      query's own block is in the middle.
-    global_blocks: number of first blocks that see all blocks and that all
-      blocks see.
-    random_blocks: number of random blocks that each query block sees, in each
-      head.
-    pattern_seed: seed of the random graph.
-  """
-  block_size: int = fields.argument(64, low=1, high=fields.MANY)
-  window_blocks: int = fields.argument(3, low=1, high=fields.MANY)
-  global_blocks: int = fields.argument(2, low=0, high=fields.MANY)
-  random_blocks: int = fields.argument(3, low=0, high=fields.MANY)
-  pattern_seed: int = fields.argument(0, low=0, high=fields.COUNT)
+  block_size: int = fields.argument(
+      64, 'Number of positions in a block.', low=1, high=fields.MANY)
+  window_blocks: int = fields.argument(
+      3, "Number of blocks in the window; must be odd, since the query's own "
+      "block is in the middle.", low=1, high=fields.MANY)
+  global_blocks: int = fields.argument(
+      2, 'Number of first blocks that see all blocks and that all blocks see.',
+      low=0, high=fields.MANY)
+  random_blocks: int = fields.argument(
+      3, 'Number of random blocks that each query block sees, in each head.',
+      low=0, high=fields.MANY)
+  pattern_seed: int = fields.argument(
+      0, 'Seed of the random graph.', low=0, high=fields.COUNT)
   layer: int = 0
 
   def state_size(self, width: int, length: int) -> int:

@@ -35,19 +35,19 @@ ABOUT = About('sparse', 'O(L (S + R S / c) D)')
 
 
 class Mixer(HeadMixer):
-  """Attributes:
-    segment_size: number of positions in a segment, S, and in its uncompressed
-      memory. A sequence of up to S tokens is one segment.
-    memory_segments: number of older segments whose summaries a segment sees, R.
-      0 gives Transformer-XL's attention.
-    rate: number of positions that one summary stands for, c; must divide S.
-    compression: how a summary is computed from its positions.
-  """
-  segment_size: int = fields.argument(128, low=1, high=fields.MANY)
-  memory_segments: int = fields.argument(4, low=0, high=1024)
-  rate: int = fields.argument(4, low=1, high=fields.MANY)
+  segment_size: int = fields.argument(
+      128, 'Number of positions in a segment, S, and in its uncompressed '
+      'memory. A sequence of up to S tokens is one segment.', low=1,
+      high=fields.MANY)
+  memory_segments: int = fields.argument(
+      4, "Number of older segments whose summaries a segment sees, R. 0 gives "
+      "Transformer-XL's attention.", low=0, high=1024)
+  rate: int = fields.argument(
+      4, 'Number of positions that one summary stands for, c; must divide S.',
+      low=1, high=fields.MANY)
   compression: str = fields.argument(
-      'convolution', choices=('convolution', 'mean', 'max'))
+      'convolution', 'How a summary is computed from its positions.',
+      choices=('convolution', 'mean', 'max'))
 
   traits = MixerTraits(causal=True)
 

@@ -28,12 +28,11 @@ ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
 
 
 class Mixer(SoftmaxMixer):
-  """Attributes:
-    conv_width: K, width of the convolution.
-    conv_expansion: number of channels of the convolution, as a multiple of D.
-  """
-  conv_width: int = fields.argument(31, low=1, high=1024)
-  conv_expansion: int = fields.argument(1, low=1, high=64)
+  conv_width: int = fields.argument(
+      31, 'K, width of the convolution.', low=1, high=1024)
+  conv_expansion: int = fields.argument(
+      1, 'Number of channels of the convolution, as a multiple of D.', low=1,
+      high=64)
 
   def state_size(self, width: int, length: int) -> int:
     return super().state_size(width, length) + convolution.under_kernel(
@@ -48,10 +47,6 @@ class Mixer(SoftmaxMixer):
 
 
 class Convolution(nn.Module):
-  """Attributes:
-    conv_width: K.
-    channels: C, channels of the convolution.
-  """
   conv_width: int
   channels: int
   dtype: jnp.dtype

@@ -22,11 +22,9 @@ ABOUT = About('no attention', 'O(L K D)')
 
 
 class Mixer(BaseMixer):
-  """Attributes:
-    conv_width: number of positions under the kernel of the convolution, K.
-  """
-  conv_width: int = fields.argument(9, low=1, high=1024)
-  dtype: jnp.dtype = jnp.float32
+  conv_width: int = fields.argument(
+      9, 'Number of positions under the kernel of the convolution, K.', low=1,
+      high=1024)
 
   def state_size(self, width: int, length: int) -> int:
     return convolution.under_kernel(self.conv_width, width, length)

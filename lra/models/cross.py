@@ -26,10 +26,8 @@ ABOUT = About('low-rank', 'O(L M D) time, O(L) memory',
 
 
 class Mixer(SoftmaxMixer):
-  """Attributes:
-    num_latents: number of latents, M.
-  """
-  num_latents: int = fields.argument(64, low=1, high=fields.MANY)
+  num_latents: int = fields.argument(
+      64, 'Number of latents, M.', low=1, high=fields.MANY)
 
   def state_size(self, width: int) -> int:
     return self.num_latents * self.qkv_width

@@ -24,13 +24,11 @@ ABOUT = About('state space', 'O(n L D^2 / H) for n steps a token',
 
 
 class Mixer(gated_deltanet.Mixer):
-  """Attributes:
-    householder: number of steps of the delta rule for each token, n.
-    forget: whether the state decays before the steps of a token.
-  """
   negative_eigenvalues: bool = True
-  householder: int = fields.argument(2, low=1, high=64)
-  forget: bool = True
+  householder: int = fields.argument(
+      2, 'Number of steps of the delta rule for each token, n.', low=1, high=64)
+  forget: bool = fields.argument(
+      True, 'Whether the state decays before the steps of a token.')
 
   @property
   def steps(self) -> int:

@@ -28,12 +28,12 @@ ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L w)',
 
 
 class Mixer(RotaryMixer, SoftmaxMixer):
-  """Attributes:
-    radius: number of positions that streaming attention sees on either side, w.
-    num_sinks: number of first positions that streaming attention sees too, s.
-  """
-  radius: int = fields.argument(256, low=0, high=fields.MANY)
-  num_sinks: int = fields.argument(4, low=0, high=fields.MANY)
+  radius: int = fields.argument(
+      256, 'Number of positions that streaming attention sees on either side, '
+      'w.', low=0, high=fields.MANY)
+  num_sinks: int = fields.argument(
+      4, 'Number of first positions that streaming attention sees too, s.',
+      low=0, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
     return (sliding_window(

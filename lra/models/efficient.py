@@ -5,7 +5,6 @@ Source: Hosseini 2024, arXiv 2403.01643, Definition 3
 """
 
 import flax.linen as nn
-import jax.numpy as jnp
 
 from lra import kernels
 from lra.models import About
@@ -18,7 +17,6 @@ ABOUT = About('dense', 'O(L^2 D) time, O(L) memory; 2 (D^2 + D) parameters',
 
 class Mixer(BaseMixer):
   kernel: str = 'auto'
-  dtype: jnp.dtype = jnp.float32
 
   op = 'softmax'
 

@@ -37,18 +37,19 @@ PIECES = (('long', 'long'), ('long', 'global'),
 
 
 class Mixer(HeadMixer):
-  """Attributes:
-    radius: number of positions that a long token sees on either side, r.
-    num_global: number of first tokens that form the global input.
-    max_distance: largest distance with a vector of its own, k; larger distances
-      share that vector.
-    sharing: which of the four pieces of attention share projections: `all`,
-      `sides` (the pieces of one kind of query) or `none`.
-  """
-  radius: int = fields.argument(84, low=0, high=fields.MANY)
-  num_global: int = fields.argument(1, low=0, high=fields.MANY)
-  max_distance: int = fields.argument(12, low=0, high=fields.MANY)
-  sharing: str = fields.argument('all', choices=('all', 'sides', 'none'))
+  radius: int = fields.argument(
+      84, 'Number of positions that a long token sees on either side, r.',
+      low=0, high=fields.MANY)
+  num_global: int = fields.argument(
+      1, 'Number of first tokens that form the global input.', low=0,
+      high=fields.MANY)
+  max_distance: int = fields.argument(
+      12, 'Largest distance with a vector of its own, k; larger distances '
+      'share that vector.', low=0, high=fields.MANY)
+  sharing: str = fields.argument(
+      'all', 'Which of the four pieces of attention share projections: `all`, '
+      '`sides` (the pieces of one kind of query) or `none`.',
+      choices=('all', 'sides', 'none'))
 
   def patterns(self, length):
     return (sliding_window(

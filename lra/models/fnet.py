@@ -19,17 +19,15 @@ import jax.numpy as jnp
 
 from lra.models import About
 from lra.nn.mixer import BaseMixer
+from lra.schema import fields
 
 # The transform depends on the padded length.
 ABOUT = About('no attention', 'O(L D log(L D))', mixes_padding=True)
 
 
 class Mixer(BaseMixer):
-  """Attributes:
-    orthonormal: whether the sums are divided by sqrt(L D).
-  """
-  orthonormal: bool = True
-  dtype: jnp.dtype = jnp.float32
+  orthonormal: bool = fields.argument(
+      True, 'Whether the sums are divided by sqrt(L D).')
   full_length: int | None = None
 
   def state_size(self, width: int, length: int) -> int:

@@ -31,13 +31,10 @@ SLOPE = 0.2  # of LeakyReLU below 0
 
 
 class Mixer(BaseMixer):
-  """Attributes:
-    num_heads: number of heads, H; it divides D.
-    radius: number of positions that a token sees on either side, w.
-  """
   num_heads: int = 8
-  radius: int = fields.argument(256, low=0, high=fields.MANY)
-  dtype: jnp.dtype = jnp.float32
+  radius: int = fields.argument(
+      256, 'Number of positions that a token sees on either side, w.', low=0,
+      high=fields.MANY)
 
   def state_size(self, width: int, length: int) -> int:
     kept = sliding_window(min(self.radius, length)).kept(length)

@@ -25,18 +25,16 @@ ROOT = 16  # a gate is the 16th root of a sigmoid
 
 
 class Mixer(GatedMixer):
-  """Attributes:
-    key_width: width of the queries and keys of all heads together; 0 means D /
-      2.
-    value_width: width of the values of all heads together; 0 means D.
-    gate_rank: rank of the projection that computes the gates.
-    conv_width: number of tokens that the short convolution reads; 0 means no
-      convolution.
-  """
-  key_width: int = width_argument()
-  value_width: int = width_argument()
-  gate_rank: int = fields.argument(16, low=1, high=fields.MANY)
-  conv_width: int = fields.argument(0, low=0, high=64)
+  key_width: int = width_argument(
+      'queries and keys of all heads together; 0 means D / 2.')
+  value_width: int = width_argument(
+      'values of all heads together; 0 means D.')
+  gate_rank: int = fields.argument(
+      16, 'Rank of the projection that computes the gates.', low=1,
+      high=fields.MANY)
+  conv_width: int = fields.argument(
+      0, 'Number of tokens that the short convolution reads; 0 means no '
+      'convolution.', low=0, high=64)
 
   per_channel = True
   scaled = True

@@ -24,9 +24,6 @@ class MultiQuery(SoftmaxMixer):
   Equation: softmax(Q_h K^T / sqrt(Dh)) V for each head h, then an output
     projection
   Source: Shazeer 2019, arXiv 1911.02150, section 3
-
-  Attributes:
-    num_kv_heads: G, number of heads of keys and of values; it divides H.
   """
   num_kv_heads = 1
 
@@ -44,4 +41,6 @@ class MultiQuery(SoftmaxMixer):
 
 
 class Mixer(MultiQuery):
-  num_kv_heads: int = fields.argument(2, low=1, high=fields.MANY)
+  num_kv_heads: int = fields.argument(
+      2, 'G, number of heads of keys and of values; it divides H.', low=1,
+      high=fields.MANY)

@@ -25,6 +25,7 @@ from lra import kernels
 from lra.models import About
 from lra.nn import direction, norm, state_space
 from lra.nn.contraction import Dense
+from lra.schema import fields
 
 ABOUT = About('state space', 'O(L D^2)',
               kernels=('xla', 'pallas_tpu', 'pallas_triton'))
@@ -43,10 +44,8 @@ class LowerBounds(nn.Module):
 
 
 class Mixer(direction.DirectedMixer):
-  """Attributes:
-    share_theta: whether both directions rotate the state by the same angles.
-  """
-  share_theta: bool = False
+  share_theta: bool = fields.argument(
+      False, 'Whether both directions rotate the state by the same angles.')
   kernel: str = 'auto'
   layer: int = 0
   num_layers: int = 1

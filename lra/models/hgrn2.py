@@ -22,16 +22,15 @@ from lra.models import About
 from lra.models.hgrn import LowerBounds
 from lra.nn import layers, norm
 from lra.nn.matrix_state import GatedMixer
+from lra.schema import fields
 
 ABOUT = About('state space', 'O(L D^2 / H)', kernels=('xla',))
 
 
 class Mixer(GatedMixer):
-  """Attributes:
-    lower_bound: whether the decays have a lower bound, in all layers but the
-      first.
-  """
-  lower_bound: bool = True
+  lower_bound: bool = fields.argument(
+      True, 'Whether the decays have a lower bound, in all layers but the '
+      'first.')
   layer: int = 0
   num_layers: int = 1
 

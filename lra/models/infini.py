@@ -28,12 +28,10 @@ EPS = 1e-6  # added to the memory's normalisers, which start at 0
 
 
 class Mixer(HeadMixer):
-  """Attributes:
-    segment_size: number of positions in a segment, S.
-    delta: whether the memory stores values by the delta rule.
-  """
-  segment_size: int = fields.argument(256, low=1, high=fields.MANY)
-  delta: bool = True
+  segment_size: int = fields.argument(
+      256, 'Number of positions in a segment, S.', low=1, high=fields.MANY)
+  delta: bool = fields.argument(
+      True, 'Whether the memory stores values by the delta rule.')
 
   traits = MixerTraits(causal=True)
 

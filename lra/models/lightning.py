@@ -27,19 +27,18 @@ ABOUT = About('linear', 'O(L D Dh)',
 
 
 class Mixer(direction.Directed, LinearMixer):
-  """Attributes:
-    direction: bidirectional sums both directions.
-    decay: False sets all s_h to 0: plain causal linear attention.
-    decay_by_depth: whether s_h, not 0, shrinks with depth as in MiniMax-01's
-      model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The factor is
-      about 1 in the first layer and almost 0 in the last.
-    gate: whether an output gate, sigmoid(x W_g), multiplies the normalised
-      heads.
-  """
-  direction: str = fields.argument('causal', choices=direction.CHOICES)
-  decay: bool = True
-  decay_by_depth: bool = False
-  gate: bool = False
+  direction: str = fields.argument(
+      'causal', 'Bidirectional sums both directions.',
+      choices=direction.CHOICES)
+  decay: bool = fields.argument(
+      True, 'False sets all s_h to 0: plain causal linear attention.')
+  decay_by_depth: bool = fields.argument(
+      False, "Whether s_h, not 0, shrinks with depth as in MiniMax-01's model, "
+      "times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The factor is about 1 "
+      "in the first layer and almost 0 in the last.")
+  gate: bool = fields.argument(
+      False, 'Whether an output gate, sigmoid(x W_g), multiplies the '
+      'normalised heads.')
   layer: int = 0
   num_layers: int = 1
 

@@ -23,14 +23,12 @@ ABOUT = About('low-rank', 'O(L M D) time, O(L) memory',
 
 
 class Mixer(SoftmaxMixer):
-  """Attributes:
-    num_landmarks: number of landmarks, M.
-    sharing: projections E (of keys) and F (of values): 'none' has one pair for
-      each head, 'headwise' one pair for all heads, 'kv' one matrix that is
-      both.
-  """
-  num_landmarks: int = fields.argument(256, low=1, high=fields.MANY)
-  sharing: str = fields.argument('kv', choices=('none', 'headwise', 'kv'))
+  num_landmarks: int = fields.argument(
+      256, 'Number of landmarks, M.', low=1, high=fields.MANY)
+  sharing: str = fields.argument(
+      'kv', "Projections E (of keys) and F (of values): 'none' has one pair "
+      "for each head, 'headwise' one pair for all heads, 'kv' one matrix that "
+      "is both.", choices=('none', 'headwise', 'kv'))
 
   def state_size(self, width: int) -> int:
     return self.kv_size(self.num_landmarks)

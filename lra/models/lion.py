@@ -35,14 +35,12 @@ LONG = 0.001, 0.1  # range of 1 - a at the start with memory `long`
 
 
 class Mixer(GatedMixer):
-  """Attributes:
-    decay: `none`, `fixed` (a gate for each head) or `selective` (a gate for
-      each head and token).
-    memory: initial gates: `short` means around 1/2; `long` means 1 - x with x
-      between 0.001 and 0.1, log-uniform.
-  """
-  decay: str = fields.argument('selective', choices=DECAYS)
-  memory: str = fields.argument('short', choices=MEMORIES)
+  decay: str = fields.argument(
+      'selective', '`none`, `fixed` (a gate for each head) or `selective` (a '
+      'gate for each head and token).', choices=DECAYS)
+  memory: str = fields.argument(
+      'short', 'Initial gates: `short` means around 1/2; `long` means 1 - x '
+      'with x between 0.001 and 0.1, log-uniform.', choices=MEMORIES)
 
   sums = 1
 

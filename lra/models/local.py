@@ -18,11 +18,9 @@ ABOUT = About('sparse', 'O(L b D)')
 
 
 class Mixer(PatternMixer):
-  """Attributes:
-    block_size: number of positions in a block, b; the last block may be
-      shorter.
-  """
-  block_size: int = fields.argument(50, low=1, high=fields.MANY)
+  block_size: int = fields.argument(
+      50, 'Number of positions in a block, b; the last block may be shorter.',
+      low=1, high=fields.MANY)
 
   def patterns(self, length):
     return (Pattern(block=self.block_size),)

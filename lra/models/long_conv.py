@@ -30,14 +30,13 @@ STD = 0.002  # standard deviation of initial taps
 
 
 class Mixer(direction.DirectedMixer):
-  """Attributes:
-    num_kernels: number of kernels of each channel, c.
-    squash: threshold of the kernels: values closer to 0 become 0.
-    kernel_dropout: dropout rate of the values of the kernels.
-  """
-  num_kernels: int = fields.argument(2, low=1, high=1024)
-  squash: float = fields.argument(0.003, low=0, high=1.0)
-  kernel_dropout: float = fields.argument(0.2, low=0, below=1)
+  num_kernels: int = fields.argument(
+      2, 'Number of kernels of each channel, c.', low=1, high=1024)
+  squash: float = fields.argument(
+      0.003, 'Threshold of the kernels: values closer to 0 become 0.', low=0,
+      high=1.0)
+  kernel_dropout: float = fields.argument(
+      0.2, 'Dropout rate of the values of the kernels.', low=0, below=1)
   full_length: int | None = None
 
   def state_size(self, width: int, length: int) -> int:

@@ -26,15 +26,15 @@ ABOUT = About('sparse', 'O(L w D)')
 
 
 class Mixer(PatternMixer):
-  """Attributes:
-    window: size of the window, w. A query sees w // 2 positions on either side.
-    dilation: distance between neighbouring positions of the window.
-    num_global: number of first tokens that see all tokens and that all tokens
-      see.
-  """
-  window: int = fields.argument(512, low=0, high=fields.MANY)
-  dilation: int = fields.argument(1, low=1, high=fields.MANY)
-  num_global: int = fields.argument(1, low=0, high=fields.MANY)
+  window: int = fields.argument(
+      512, 'Size of the window, w. A query sees w // 2 positions on either '
+      'side.', low=0, high=fields.MANY)
+  dilation: int = fields.argument(
+      1, 'Distance between neighbouring positions of the window.', low=1,
+      high=fields.MANY)
+  num_global: int = fields.argument(
+      1, 'Number of first tokens that see all tokens and that all tokens see.',
+      low=0, high=fields.MANY)
 
   def patterns(self, length):
     radius = min(self.window // 2, length)  # no positions lie beyond the length

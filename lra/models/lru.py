@@ -30,19 +30,20 @@ PARAM_GROUPS = ('log_nu', 'log_theta', 'log_gamma', 'b')
 
 
 class Mixer(direction.DirectedMixer):
-  """Attributes:
-    state_dim: number of complex states, N.
-    r_min, r_max: range of the absolute values of lambda at the start of
-      training.
-    max_phase: largest phase of lambda at the start of training.
-    activation: activation and gate after the recurrence; see
-      `lra.nn.state_space.GatedOutput`.
-  """
-  state_dim: int = fields.argument(64, low=1, high=fields.MANY)
-  r_min: float = fields.argument(0.0, low=0, below=1)
-  r_max: float = fields.argument(1.0, above=0, high=1)
-  max_phase: float = fields.argument(6.28, above=0, high=2 * math.pi)
-  activation: str = fields.argument('full_glu', choices=state_space.ACTIVATIONS)
+  state_dim: int = fields.argument(
+      64, 'Number of complex states, N.', low=1, high=fields.MANY)
+  r_min: float = fields.argument(
+      0.0, 'Range of the absolute values of lambda at the start of training.',
+      low=0, below=1)
+  r_max: float = fields.argument(
+      1.0, 'Range of the absolute values of lambda at the start of training.',
+      above=0, high=1)
+  max_phase: float = fields.argument(
+      6.28, 'Largest phase of lambda at the start of training.', above=0,
+      high=2 * math.pi)
+  activation: str = fields.argument(
+      'full_glu', 'Activation and gate after the recurrence; see '
+      '`lra.nn.state_space.GatedOutput`.', choices=state_space.ACTIVATIONS)
   kernel: str = 'auto'
 
   op = 'scan'

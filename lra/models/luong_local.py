@@ -29,11 +29,9 @@ CHUNK = 128  # number of queries processed at a time
 
 
 class Mixer(AttentionMixer):
-  """Attributes:
-    half_width: number of tokens that are seen on either side of the predicted
-      centre, w (the paper's D).
-  """
-  half_width: int = fields.argument(10, low=1, high=fields.MANY)
+  half_width: int = fields.argument(
+      10, "Number of tokens that are seen on either side of the predicted "
+      "centre, w (the paper's D).", low=1, high=fields.MANY)
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):

@@ -37,22 +37,21 @@ STD = 0.02  # standard deviation of initial weights
 
 
 class Mixer(direction.DirectedMixer):
-  """Attributes:
-    ema_dim: number of moving averages of each channel, n.
-    z_width: width of the queries and keys.
-    v_width: width of the values; 0 means 2 D.
-    attention: function of the logits: `softmax` or `laplace`.
-    chunk_size: number of tokens in a chunk. Tokens attend only within their
-      chunk; 0 means one chunk for all.
-    truncation: number of taps of the averages, one for each token that they
-      include; 0 means L.
-  """
-  ema_dim: int = fields.argument(16, low=1, high=4096)
-  z_width: int = fields.argument(64, low=1, high=fields.MANY)
-  v_width: int = fields.argument(0, low=0, high=fields.MANY)
-  attention: str = fields.argument('softmax', choices=ATTENTIONS)
-  chunk_size: int = fields.argument(0, low=0, high=fields.MANY)
-  truncation: int = fields.argument(0, low=0, high=fields.MANY)
+  ema_dim: int = fields.argument(
+      16, 'Number of moving averages of each channel, n.', low=1, high=4096)
+  z_width: int = fields.argument(
+      64, 'Width of the queries and keys.', low=1, high=fields.MANY)
+  v_width: int = fields.argument(
+      0, 'Width of the values; 0 means 2 D.', low=0, high=fields.MANY)
+  attention: str = fields.argument(
+      'softmax', 'Function of the logits: `softmax` or `laplace`.',
+      choices=ATTENTIONS)
+  chunk_size: int = fields.argument(
+      0, 'Number of tokens in a chunk. Tokens attend only within their chunk; '
+      '0 means one chunk for all.', low=0, high=fields.MANY)
+  truncation: int = fields.argument(
+      0, 'Number of taps of the averages, one for each token that they '
+      'include; 0 means L.', low=0, high=fields.MANY)
   full_length: int | None = None
 
   @property
@@ -124,7 +123,7 @@ class MovingAverage(nn.Module):
   passes: int
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array) -> jax.Array:
+  def __call__(self, x_BxLxD) -> jax.Array:
     """Returns SiLU(K * x + w x), float32 [B, L, D]; x is 0 at padding."""
     length, width = x_BxLxD.shape[1:]
     taps = min(length, self.truncation or length)

@@ -31,16 +31,13 @@ ROOT = 16  # a gate is the 16th root of a sigmoid
 
 
 class Mixer(GatedMixer):
-  """Attributes:
-    key_width: width of the queries and gates of all heads together; 0 means D /
-      2.
-    augmentation: whether each token sees its own value a second time.
-    conv_width: number of tokens that the short convolution reads; 0 means no
-      convolution.
-  """
-  key_width: int = width_argument()
-  augmentation: bool = True
-  conv_width: int = fields.argument(0, low=0, high=64)
+  key_width: int = width_argument(
+      'queries and gates of all heads together; 0 means D / 2.')
+  augmentation: bool = fields.argument(
+      True, 'Whether each token sees its own value a second time.')
+  conv_width: int = fields.argument(
+      0, 'Number of tokens that the short convolution reads; 0 means no '
+      'convolution.', low=0, high=64)
 
   per_channel = True
   scaled = True

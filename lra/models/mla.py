@@ -31,20 +31,17 @@ ABOUT = About('dense', 'O(L^2 H (R + Dr)) time; O(L^2) memory dense, else O(L)',
 
 
 class Mixer(BaseMixer):
-  """Attributes:
-    qkv_width: width of the values of all heads together, H * Dh.
-    kv_rank: width of the latent vector for keys and values, R.
-    query_rank: width of the latent vector for queries.
-    rotary_width: width of the rotated part of queries and keys, Dr; must be
-      even.
-  """
   num_heads: int = 8
   qkv_width: int = 512
-  kv_rank: int = fields.argument(64, low=1, high=fields.MANY)
-  query_rank: int = fields.argument(64, low=1, high=fields.MANY)
-  rotary_width: int = fields.argument(16, low=2, high=fields.MANY)
+  kv_rank: int = fields.argument(
+      64, 'Width of the latent vector for keys and values, R.', low=1,
+      high=fields.MANY)
+  query_rank: int = fields.argument(
+      64, 'Width of the latent vector for queries.', low=1, high=fields.MANY)
+  rotary_width: int = fields.argument(
+      16, 'Width of the rotated part of queries and keys, Dr; must be even.',
+      low=2, high=fields.MANY)
   kernel: str = 'auto'
-  dtype: jnp.dtype = jnp.float32
 
   op = 'softmax'
 

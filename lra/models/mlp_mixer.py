@@ -20,11 +20,9 @@ ABOUT = About('no attention', 'O(L S D)', mixes_padding=True)
 
 
 class Mixer(BaseMixer):
-  """Attributes:
-    hidden: number of hidden units of the MLP over positions, S.
-  """
-  hidden: int = fields.argument(256, low=1, high=fields.MANY)
-  dtype: jnp.dtype = jnp.float32
+  hidden: int = fields.argument(
+      256, 'Number of hidden units of the MLP over positions, S.', low=1,
+      high=fields.MANY)
   full_length: int | None = None
 
   def state_size(self, width: int) -> int:

@@ -39,17 +39,16 @@ LOG_LEAST = math.log(1e-6)
 
 
 class Mixer(GatedMixer):
-  """Attributes:
-    expand: width of all heads together, as a multiple of D.
-    block_width: number of channels in a block, a divisor of expand D; queries,
-      keys and values are projected block by block.
-    conv_width: number of tokens that the short convolution reads.
-    forget_gate: function of the forget gate: `sigmoid` or `exponential`.
-  """
-  expand: int = fields.argument(2, low=1, high=64)
-  block_width: int = fields.argument(4, low=1, high=fields.MANY)
-  conv_width: int = fields.argument(4, low=1, high=64)
-  forget_gate: str = fields.argument('sigmoid', choices=GATES)
+  expand: int = fields.argument(
+      2, 'Width of all heads together, as a multiple of D.', low=1, high=64)
+  block_width: int = fields.argument(
+      4, 'Number of channels in a block, a divisor of expand D; queries, keys '
+      'and values are projected block by block.', low=1, high=fields.MANY)
+  conv_width: int = fields.argument(
+      4, 'Number of tokens that the short convolution reads.', low=1, high=64)
+  forget_gate: str = fields.argument(
+      'sigmoid', 'Function of the forget gate: `sigmoid` or `exponential`.',
+      choices=GATES)
 
   sums = 1
   scaled = True

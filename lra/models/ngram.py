@@ -18,10 +18,9 @@ ABOUT = About('sparse', 'O(L N D)')
 
 
 class Mixer(PatternMixer):
-  """Attributes:
-    order: number of positions that a query sees, n, including its own.
-  """
-  order: int = fields.argument(8, low=1, high=fields.MANY)
+  order: int = fields.argument(
+      8, 'Number of positions that a query sees, n, including its own.', low=1,
+      high=fields.MANY)
 
   traits = MixerTraits(causal=True)
 

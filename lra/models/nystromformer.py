@@ -33,19 +33,18 @@ ABOUT = About('low-rank', 'O(L M D + H M^3)',
 
 
 class Mixer(SoftmaxMixer):
-  """Attributes:
-    num_landmarks: number of landmarks, M.
-    pinv_steps: number of iterations of the pseudo-inverse. If landmarks are
-      similar, many iterations magnify rounding errors.
-    pinv_init: scale at the start of the pseudo-inverse: the largest column sum
-      of the whole batch ('original') or of each head and sequence ('exact').
-    conv_width: number of tokens under the kernel of the convolution of the
-      values; 0 means no convolution.
-  """
-  num_landmarks: int = fields.argument(64, low=1, high=2**14)
-  pinv_steps: int = fields.argument(6, low=1, high=20)
-  pinv_init: str = fields.argument('exact', choices=('original', 'exact'))
-  conv_width: int = fields.argument(35, low=0, high=1024)
+  num_landmarks: int = fields.argument(
+      64, 'Number of landmarks, M.', low=1, high=2**14)
+  pinv_steps: int = fields.argument(
+      6, 'Number of iterations of the pseudo-inverse. If landmarks are '
+      'similar, many iterations magnify rounding errors.', low=1, high=20)
+  pinv_init: str = fields.argument(
+      'exact', "Scale at the start of the pseudo-inverse: the largest column "
+      "sum of the whole batch ('original') or of each head and sequence "
+      "('exact').", choices=('original', 'exact'))
+  conv_width: int = fields.argument(
+      35, 'Number of tokens under the kernel of the convolution of the values; '
+      '0 means no convolution.', low=0, high=1024)
 
   def state_size(self, width: int, length: int) -> int:
     landmarks = min(self.num_landmarks, length)
@@ -88,7 +87,7 @@ class Mixer(SoftmaxMixer):
         weight_KxHx1, (self.conv_width, *v_BxLxHxDh.shape[2:])))
 
 
-def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
+def segments(mask_BxL, most: int) -> tuple[jax.Array, jax.Array]:
   """Cuts the n tokens of a sequence into min(M, n) segments, nearly equal.
 
   Returns weights that average segments, float32 [B, L, M], and whether each
@@ -105,7 +104,7 @@ def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
           jnp.arange(most)[None] < count_Bx1)
 
 
-def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
+def pseudo_inverse(a_BxHxMxM, steps: int, exact: bool) -> jax.Array:
   """Computes the Moore-Penrose inverse by iteration, float32 [B, H, M, M].
 
     Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4,  Z_0 = A^T / |A|_1

@@ -34,22 +34,20 @@ RELU_EPS = 1e-3
 
 class Mixer(features.FeatureMixer):
   """The collection 'constants' keeps the frequencies drawn at initialisation.
-
-  Attributes:
-    num_features: number of features of a head, M.
-    feature_map: function that makes the features: `exp` estimates softmax
-      attention, `relu` does not.
-    orthogonal: whether the frequencies are orthogonal instead of independent.
-    redraw: whether each training step draws new frequencies from the 'dropout'
-      stream. Evaluation uses the initial frequencies.
-    eps: added to every exponential feature, the largest of which is about 1; 0
-      for none.
   """
-  num_features: int = fields.argument(256, low=1, high=fields.MANY)
-  orthogonal: bool = True
-  feature_map: str = fields.argument('exp', choices=('exp', 'relu'))
-  redraw: bool = True
-  eps: float = fields.argument(0.0, low=0, high=fields.LARGEST)
+  num_features: int = fields.argument(
+      256, 'Number of features of a head, M.', low=1, high=fields.MANY)
+  orthogonal: bool = fields.argument(
+      True, 'Whether the frequencies are orthogonal instead of independent.')
+  feature_map: str = fields.argument(
+      'exp', 'Function that makes the features: `exp` estimates softmax '
+      'attention, `relu` does not.', choices=('exp', 'relu'))
+  redraw: bool = fields.argument(
+      True, "Whether each training step draws new frequencies from the "
+      "'dropout' stream. Evaluation uses the initial frequencies.")
+  eps: float = fields.argument(
+      0.0, 'Added to every exponential feature, the largest of which is about '
+      '1; 0 for none.', low=0, high=fields.LARGEST)
 
   def feature_width(self, head_width):
     return self.num_features

@@ -36,15 +36,13 @@ SELF = -1e5  # added to a position's logit with itself (Kitaev et al.)
 
 
 class Mixer(AttentionMixer):
-  """Attributes:
-    rounds: number of rounds of hashing.
-    chunk_size: number of positions in a chunk.
-    num_buckets: number of buckets of the hash; must be even. The paper takes 2
-      L / chunk_size.
-  """
-  rounds: int = fields.argument(4, low=1, high=256)
-  chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
-  num_buckets: int = fields.argument(64, low=2, high=fields.MANY)
+  rounds: int = fields.argument(
+      4, 'Number of rounds of hashing.', low=1, high=256)
+  chunk_size: int = fields.argument(
+      64, 'Number of positions in a chunk.', low=1, high=fields.MANY)
+  num_buckets: int = fields.argument(
+      64, 'Number of buckets of the hash; must be even. The paper takes 2 L / '
+      'chunk_size.', low=2, high=fields.MANY)
 
   def project(self, x_BxLxD):
     qk_BxLxHxDh = self.heads(x_BxLxD, 'query_key')

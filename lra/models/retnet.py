@@ -27,13 +27,11 @@ ABOUT = About('state space', 'O(L D^2 / H)', kernels=('xla', 'pallas_tpu'))
 
 
 class Mixer(GatedMixer):
-  """Attributes:
-    key_width: width of the queries and keys of all heads together, even in each
-      head; 0 means D.
-    value_width: width of the values of all heads together; 0 means 2 D.
-  """
-  key_width: int = width_argument()
-  value_width: int = width_argument()
+  key_width: int = width_argument(
+      'queries and keys of all heads together, even in each head; '
+      '0 means D.')
+  value_width: int = width_argument(
+      'values of all heads together; 0 means 2 D.')
 
   scaled = True
 

@@ -41,24 +41,21 @@ EPS = 1e-6  # absolute minimum, for gates that are almost closed
 
 class Mixer(features.FeatureMixer):
   """The collection 'constants' keeps the frequencies drawn at initialisation.
-
-  Attributes:
-    num_features: number of frequencies, M. A query or key has 2 M features with
-      gaussian, and M with arccos.
-    feature_map: kernel that the features estimate.
-    gated: whether to use the causal variant with gates; otherwise every token
-      sees all tokens.
-    chunk_size: has no effect; old configs contain it.
-    redraw: whether each training step draws new frequencies from the 'dropout'
-      stream. Evaluation uses the initial frequencies.
-    kernel: 'auto' or one of `KERNELS`; if gated, 'auto' or 'xla'.
   """
-  num_features: int = fields.argument(64, low=1, high=fields.MANY)
+  num_features: int = fields.argument(
+      64, 'Number of frequencies, M. A query or key has 2 M features with '
+      'gaussian, and M with arccos.', low=1, high=fields.MANY)
   feature_map: str = fields.argument(
-      'gaussian', choices=('gaussian', 'arccos'))
-  gated: bool = False
-  chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
-  redraw: bool = True
+      'gaussian', 'Kernel that the features estimate.',
+      choices=('gaussian', 'arccos'))
+  gated: bool = fields.argument(
+      False, 'Whether to use the causal variant with gates; otherwise every '
+      'token sees all tokens.')
+  chunk_size: int = fields.argument(
+      64, 'Has no effect; old configs contain it.', low=1, high=fields.MANY)
+  redraw: bool = fields.argument(
+      True, "Whether each training step draws new frequencies from the "
+      "'dropout' stream. Evaluation uses the initial frequencies.")
 
   @property
   def traits(self):

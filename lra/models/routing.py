@@ -40,22 +40,21 @@ ABOUT = About(
 
 
 class Mixer(AttentionMixer):
-  """Attributes:
-    num_clusters: number of clusters, c.
-    cluster_size: number of queries and of keys in a cluster, w; the paper takes
-      L / c.
-    iterations: number of steps of k-means.
-    local_heads: number of first heads, less than all, that attend within a
-      window instead of clusters.
-    radius: number of positions that local heads see on either side.
-    scaled: whether logits within clusters are divided by sqrt(Dh).
-  """
-  num_clusters: int = fields.argument(64, low=1, high=fields.MANY)
-  cluster_size: int = fields.argument(64, low=1, high=fields.MANY)
-  iterations: int = fields.argument(3, low=0, high=1000)
-  local_heads: int = fields.argument(0, low=0, high=fields.MANY)
-  radius: int = fields.argument(64, low=0, high=fields.MANY)
-  scaled: bool = False
+  num_clusters: int = fields.argument(
+      64, 'Number of clusters, c.', low=1, high=fields.MANY)
+  cluster_size: int = fields.argument(
+      64, 'Number of queries and of keys in a cluster, w; the paper takes L / '
+      'c.', low=1, high=fields.MANY)
+  iterations: int = fields.argument(
+      3, 'Number of steps of k-means.', low=0, high=1000)
+  local_heads: int = fields.argument(
+      0, 'Number of first heads, less than all, that attend within a window '
+      'instead of clusters.', low=0, high=fields.MANY)
+  radius: int = fields.argument(
+      64, 'Number of positions that local heads see on either side.', low=0,
+      high=fields.MANY)
+  scaled: bool = fields.argument(
+      False, 'Whether logits within clusters are divided by sqrt(Dh).')
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     local, L = self.local_heads, mask_BxL.shape[1]

@@ -4,10 +4,9 @@ The time mix of RWKV-7 "Goose": the state decays by channel. The removal key
 kappa with its rate a removes a value, and the key k writes v. Both, and all
 gates, are computed from a mix of x and the token before it. Decay, rate, value
 residual and output gate come from projections of low rank. From the second
-layer on, values are mixed with those of the first layer. A bidirectional layer
-runs once from each end, with the same parameters, and sums both before the
-output projection; this is not in the paper. The encoder's MLP stands in for the
-channel mix.
+layer on, values are mixed with those of the first layer. The bidirectional form
+sums both ways before the output projection; it is not in the paper. The
+encoder's MLP stands in for the channel mix.
 
 Equation: S_t = diag(w_t) S_(t-1) - (a_t kappa_t)^T (kappa_t S_(t-1)) + k_t^T
   v_t, w = exp(-e^(-1/2) sigmoid(w_0 + W_2 tanh(W_1 x))), kappa = k' xi /
@@ -38,9 +37,6 @@ RANKS = {'w': 2.5, 'a': 2.5, 'v': 1.7, 'g': 5.0}
 
 
 class Mixer(direction.DirectedMixer):
-  """Attributes:
-    num_heads: H, which divides D.
-  """
   num_heads: int = 8
   kernel: str = 'auto'
   layer: int = 0

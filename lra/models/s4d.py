@@ -38,23 +38,22 @@ B_LIMIT = 2.0  # limit of the imaginary parts of HiPPO's B
 
 
 class Mixer(direction.DirectedMixer):
-  """Attributes:
-    state_dim: number of states of each channel, N; must be even.
-    a_init: how A and B are initialised, one of `INITS`.
-    tied: whether all channels share A and B.
-    activation: activation and gate after the convolution; see
-      `lra.nn.state_space.GatedOutput`.
-    discretisation: `zoh` (zero-order hold) or `bilinear`.
-    dt_min, dt_max: range of the initial time steps dt.
-  """
-  state_dim: int = fields.argument(64, low=2, high=4096)
-  a_init: str = fields.argument('legs', choices=INITS)
-  tied: bool = True
-  activation: str = fields.argument('full_glu', choices=state_space.ACTIVATIONS)
+  state_dim: int = fields.argument(
+      64, 'Number of states of each channel, N; must be even.', low=2,
+      high=4096)
+  a_init: str = fields.argument(
+      'legs', 'How A and B are initialised.', choices=INITS)
+  tied: bool = fields.argument(True, 'Whether all channels share A and B.')
+  activation: str = fields.argument(
+      'full_glu', 'Activation and gate after the convolution; see '
+      '`lra.nn.state_space.GatedOutput`.', choices=state_space.ACTIVATIONS)
   discretisation: str = fields.argument(
-      'zoh', choices=state_space.DISCRETISATIONS)
-  dt_min: float = fields.argument(0.001, above=0, high=1000.0)
-  dt_max: float = fields.argument(0.1, above=0, high=1000.0)
+      'zoh', '`zoh` (zero-order hold) or `bilinear`.',
+      choices=state_space.DISCRETISATIONS)
+  dt_min: float = fields.argument(
+      0.001, 'Range of the initial time steps dt.', above=0, high=1000.0)
+  dt_max: float = fields.argument(
+      0.1, 'Range of the initial time steps dt.', above=0, high=1000.0)
 
   def state_size(self, width: int) -> int:
     return width * self.state_dim * self.passes

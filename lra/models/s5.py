@@ -31,29 +31,28 @@ C_INITS = ('lecun', 'truncated', 'complex')
 
 
 class Mixer(direction.DirectedMixer):
-  """Attributes:
-    state_dim: number of states, N, a multiple of 2 blocks. They are conjugate
-      pairs, so only half of them are computed.
-    blocks: number of blocks of the initial state matrix, J.
-    activation: activation and gate after the recurrence; see
-      `lra.nn.state_space.GatedOutput`.
-    c_init: initial C. `lecun` (standard deviation (D N)^-1/2) and `truncated`
-      (N^-1/2) are transformed to the eigenbasis; `complex` is normal there.
-    discretisation: `zoh` (zero-order hold) or `bilinear`.
-    dt_min, dt_max: range of the initial time steps dt.
-    clip_eigenvalues: whether the real parts of Lambda are kept at or below
-      -0.0001.
-  """
-  state_dim: int = fields.argument(64, low=2, high=fields.MANY)
-  blocks: int = fields.argument(8, low=1, high=fields.MANY)
+  state_dim: int = fields.argument(
+      64, 'Number of states, N, a multiple of 2 blocks. They are conjugate '
+      'pairs, so only half of them are computed.', low=2, high=fields.MANY)
+  blocks: int = fields.argument(
+      8, 'Number of blocks of the initial state matrix, J.', low=1,
+      high=fields.MANY)
   activation: str = fields.argument(
-      'half_glu1', choices=state_space.ACTIVATIONS)
-  c_init: str = fields.argument('lecun', choices=C_INITS)
+      'half_glu1', 'Activation and gate after the recurrence; see '
+      '`lra.nn.state_space.GatedOutput`.', choices=state_space.ACTIVATIONS)
+  c_init: str = fields.argument(
+      'lecun', 'Initial C. `lecun` (standard deviation (D N)^-1/2) and '
+      '`truncated` (N^-1/2) are transformed to the eigenbasis; `complex` is '
+      'normal there.', choices=C_INITS)
   discretisation: str = fields.argument(
-      'zoh', choices=state_space.DISCRETISATIONS)
-  dt_min: float = fields.argument(0.001, above=0, high=1000.0)
-  dt_max: float = fields.argument(0.1, above=0, high=1000.0)
-  clip_eigenvalues: bool = False
+      'zoh', '`zoh` (zero-order hold) or `bilinear`.',
+      choices=state_space.DISCRETISATIONS)
+  dt_min: float = fields.argument(
+      0.001, 'Range of the initial time steps dt.', above=0, high=1000.0)
+  dt_max: float = fields.argument(
+      0.1, 'Range of the initial time steps dt.', above=0, high=1000.0)
+  clip_eigenvalues: bool = fields.argument(
+      False, 'Whether the real parts of Lambda are kept at or below -0.0001.')
   kernel: str = 'auto'
 
   op = 'scan'

@@ -26,11 +26,9 @@ ROWS = 128  # queries processed at a time
 
 
 class Mixer(direction.Directed, AttentionMixer):
-  """Attributes:
-    direction: whether a token attends to earlier tokens only, or to all.
-  """
   direction: str = fields.argument(
-      'bidirectional', choices=direction.CHOICES)
+      'bidirectional', 'Whether a token attends to earlier tokens only, or to '
+      'all.', choices=direction.CHOICES)
 
   def state_size(self, width: int, length: int) -> int:
     return self.kv_size(length) + length  # a sum for each token

@@ -25,11 +25,9 @@ ABOUT = About('linear', 'O(L D Dh)',
 
 
 class Mixer(features.FeatureMixer):
-  """Attributes:
-    normalization: how queries and keys are normalised.
-  """
   normalization: str = fields.argument(
-      'softmax', choices=('softmax', 'scaling'))
+      'softmax', 'How queries and keys are normalised.',
+      choices=('softmax', 'scaling'))
 
   def feature_width(self, head_width):
     return head_width

@@ -38,17 +38,17 @@ ABOUT = About('sparse', 'O(L b D + (L / b)^2 b D) for blocks of b', time=2,
 
 
 class Mixer(AttentionMixer):
-  """Attributes:
-    block_size: number of positions in a block, b.
-    iterations: how often the sorting matrix is normalised by rows and columns.
-    temperature: divisor of the sorting scores; near 0, the sorting matrix is a
-      permutation.
-    sort_width: width of the hidden layer of the sorting network.
-  """
-  block_size: int = fields.argument(50, low=1, high=fields.MANY)
-  iterations: int = fields.argument(7, low=1, high=fields.MANY)
-  temperature: float = fields.argument(0.75, above=0, high=fields.LARGEST)
-  sort_width: int = fields.argument(64, low=1, high=fields.MANY)
+  block_size: int = fields.argument(
+      50, 'Number of positions in a block, b.', low=1, high=fields.MANY)
+  iterations: int = fields.argument(
+      7, 'How often the sorting matrix is normalised by rows and columns.',
+      low=1, high=fields.MANY)
+  temperature: float = fields.argument(
+      0.75, 'Divisor of the sorting scores; near 0, the sorting matrix is a '
+      'permutation.', above=0, high=fields.LARGEST)
+  sort_width: int = fields.argument(
+      64, 'Width of the hidden layer of the sorting network.', low=1,
+      high=fields.MANY)
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):

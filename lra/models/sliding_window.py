@@ -20,10 +20,9 @@ ABOUT = About('sparse', 'O(L w D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  """Attributes:
-    radius: number of positions that a query sees on either side, w.
-  """
-  radius: int = fields.argument(256, low=0, high=fields.MANY)
+  radius: int = fields.argument(
+      256, 'Number of positions that a query sees on either side, w.', low=0,
+      high=fields.MANY)
 
   def patterns(self, length):
     # No positions lie beyond the length.

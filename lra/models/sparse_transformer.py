@@ -29,15 +29,14 @@ class Strided(PatternMixer):
   Equation: softmax over { j : |i - j| < s } of q_i k_j / sqrt(Dh) in one half
     of the heads, { j : (i - j) mod s = 0 } in the other
   Source: Child et al. 2019, arXiv 1904.10509, section 4.3
-
-  Attributes:
-    stride: stride of the pattern, s; 0 means sqrt(L), rounded up. With another
-      value the output does not depend on the amount of padding.
-    num_global: number of first tokens that see all tokens and that all tokens
-      see.
   """
-  stride: int = fields.argument(0, low=0, high=fields.MANY)
-  num_global: int = fields.argument(0, low=0, high=fields.MANY)
+  stride: int = fields.argument(
+      0, 'Stride of the pattern, s; 0 means sqrt(L), rounded up. With another '
+      'value the output does not depend on the amount of padding.', low=0,
+      high=fields.MANY)
+  num_global: int = fields.argument(
+      0, 'Number of first tokens that see all tokens and that all tokens see.',
+      low=0, high=fields.MANY)
 
   def patterns(self, length):
     if self.num_heads < 2:
@@ -66,14 +65,13 @@ class Fixed(Strided):
   Equation: softmax of q_i k_j / sqrt(Dh) over { j : floor(j / s) = floor(i / s)
     } in one half of the heads, { j : j mod s >= s - c } in the other
   Source: Child et al. 2019, arXiv 1904.10509, section 4.3
-
-  Attributes:
-    summary: number of positions of a block that all queries see, c; at most s.
   """
   ABOUT = About('sparse', 'O(L sqrt(L) c D)', time=1.5, memory=1.5,
                 mixes_padding=True)
 
-  summary: int = fields.argument(8, low=1, high=fields.MANY)
+  summary: int = fields.argument(
+      8, 'Number of positions of a block that all queries see, c; at most s.',
+      low=1, high=fields.MANY)
 
   def halves(self, length, stride, tokens):
     return (Pattern(block=stride, **tokens),

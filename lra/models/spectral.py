@@ -29,15 +29,12 @@ ABOUT = About('kernel', 'O(L M D)',
 
 
 class SpectralMixer(features.FeatureMixer):
-  """A subclass defines `density` and may set `positive`.
-
-  Attributes:
-    num_features: number of features of a head, M.
-    redraw: whether each training step draws new noise from the 'dropout'
-      stream. Evaluation uses the initial noise.
-  """
-  num_features: int = fields.argument(256, low=2, high=fields.MANY)
-  redraw: bool = True
+  """A subclass defines `density` and may set `positive`."""
+  num_features: int = fields.argument(
+      256, 'Number of features of a head, M.', low=2, high=fields.MANY)
+  redraw: bool = fields.argument(
+      True, "Whether each training step draws new noise from the 'dropout' "
+      "stream. Evaluation uses the initial noise.")
   positive = False  # whether features are exponentials, not cosines
 
   def density(self, num_frequencies: int, head_width: int, train: bool
@@ -92,11 +89,9 @@ class GmmRks(SpectralMixer):
     phi(x) = sqrt(pi_c / S) [cos(w . x), sin(w . x)], w ~ N(mu_c, diag(s_c^2)),
     x scaled by Dh^(-1/4)
   Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
-
-  Attributes:
-    num_components: number of Gaussians of each head, C.
   """
-  num_components: int = fields.argument(2, low=1, high=fields.MANY)
+  num_components: int = fields.argument(
+      2, 'Number of Gaussians of each head, C.', low=1, high=fields.MANY)
 
   def drawn(self, most):
     return most // self.num_components * self.num_components

@@ -23,13 +23,12 @@ ABOUT = About('sparse', 'O(L b D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  """Attributes:
-    block_size: number of positions in a block, b; the first block is the
-      anchor.
-    num_queries: number of first positions that see all positions.
-  """
-  block_size: int = fields.argument(512, low=1, high=fields.MANY)
-  num_queries: int = fields.argument(1, low=0, high=fields.MANY)
+  block_size: int = fields.argument(
+      512, 'Number of positions in a block, b; the first block is the anchor.',
+      low=1, high=fields.MANY)
+  num_queries: int = fields.argument(
+      1, 'Number of first positions that see all positions.', low=0,
+      high=fields.MANY)
 
   def patterns(self, length):
     return (Pattern(block=self.block_size, global_keys=self.block_size,

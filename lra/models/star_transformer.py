@@ -30,10 +30,7 @@ ABOUT = About('sparse', 'O(L T D^2)')
 
 
 class Mixer(HeadMixer):
-  """Attributes:
-    rounds: number of rounds, T.
-  """
-  rounds: int = fields.argument(2, low=1, high=64)
+  rounds: int = fields.argument(2, 'Number of rounds, T.', low=1, high=64)
 
   def state_size(self, width: int, length: int) -> int:
     near = min(2 * self.rounds + 1, length)

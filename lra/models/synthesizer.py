@@ -41,23 +41,17 @@ VARIANTS = ('dense', 'random', 'factorised_dense', 'factorised_random')
 
 
 class Mixer(BaseMixer):
-  """Attributes:
-    qkv_width: width of the values of all heads together, H * Dh, and of the
-      hidden layers of the perceptrons.
-    variant: how the logits are made.
-    rank: rank of the logits of `factorised_random`, k.
-    trainable: whether the logits of the random variants are learned; otherwise
-      the collection 'constants' keeps their initial values.
-    kernel: 'auto' or one of `KERNELS`; for `random` and `factorised_dense`
-      'auto' or 'dense'.
-  """
   num_heads: int = 8
   qkv_width: int = 512
-  variant: str = fields.argument('dense', choices=VARIANTS)
-  rank: int = fields.argument(32, low=1, high=fields.MANY)
-  trainable: bool = True
+  variant: str = fields.argument(
+      'dense', 'How the logits are made.', choices=VARIANTS)
+  rank: int = fields.argument(
+      32, 'Rank of the logits of `factorised_random`, k.', low=1,
+      high=fields.MANY)
+  trainable: bool = fields.argument(
+      True, "Whether the logits of the random variants are learned; otherwise "
+      "the collection 'constants' keeps their initial values.")
   kernel: str = 'auto'
-  dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
   op = 'softmax'

@@ -23,12 +23,11 @@ ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L)', time=2,
 
 
 class Mixer(RotaryMixer, transformer.Mixer):
-  """Attributes:
-    planes: which pairs of channels are turned, and how fast. `head` turns those
-      of each head alike; `alternate` turns every second pair.
-  """
   rotary: bool = True
-  planes: str = fields.argument('head', choices=('head', 'alternate'))
+  planes: str = fields.argument(
+      'head', 'Which pairs of channels are turned, and how fast. `head` turns '
+      'those of each head alike; `alternate` turns every second pair.',
+      choices=('head', 'alternate'))
 
   def turn(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh):
     alternate = self.rotary and self.planes == 'alternate'

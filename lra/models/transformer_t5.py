@@ -25,14 +25,12 @@ ABOUT = About('dense', 'O(L^2 D) time, O(L) memory', time=2)
 
 
 class Mixer(BiasedMixer):
-  """Attributes:
-    num_buckets: number of buckets of distances, for both directions together;
-      must be a multiple of 4.
-    max_distance: distance at which the last bucket begins, above a quarter of
-      num_buckets.
-  """
-  num_buckets: int = fields.argument(32, low=4, high=fields.MANY)
-  max_distance: int = fields.argument(128, low=2, high=fields.MANY)
+  num_buckets: int = fields.argument(
+      32, 'Number of buckets of distances, for both directions together; must '
+      'be a multiple of 4.', low=4, high=fields.MANY)
+  max_distance: int = fields.argument(
+      128, 'Distance at which the last bucket begins, above a quarter of '
+      'num_buckets.', low=2, high=fields.MANY)
 
   def bias(self, length):
     if self.num_buckets % 4 or self.max_distance <= self.num_buckets // 4:

@@ -21,7 +21,7 @@ def at_least_float32(dtype) -> jnp.dtype:
   return jnp.dtype(jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype)
 
 
-def tokens_first(mask_BxL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def tokens_first(mask_BxL) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Returns (order, place, count), int32, with tokens before padding.
 
   order [B, L] lists the positions of the tokens and then those of padding, each
@@ -36,7 +36,7 @@ def tokens_first(mask_BxL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
   return order_BxL, place_BxL, count_B
 
 
-def take(x_BxL: jax.Array, index_BxK: jax.Array) -> jax.Array:
+def take(x_BxL, index_BxK) -> jax.Array:
   """Selects positions of [B, L, ...] by index: [B, K, ...]."""
   more = (1,) * (x_BxL.ndim - 2)
   return jnp.take_along_axis(

@@ -11,8 +11,6 @@ blocks. Dense matmuls compute a partial softmax over each set, and
 `lra.nn.partials` merges them. The few queries that see every key get a softmax
 over all keys.
 
-To add another set of keys, such as a memory, merge one more `Partial`.
-
 Shapes: B batch, L length, H heads, Dh head width, E residues modulo the
 dilation, N blocks of I positions, M shared keys, R random blocks.
 """
@@ -59,7 +57,7 @@ class PatternMixer(HeadMixer):
                             self.patterns(q_BxLxHxDh.shape[1]))
 
 
-def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
+def attend(qkv: Heads, mask_BxL, pattern: Pattern) -> jax.Array:
   """Returns softmax attention over the pairs of positions in `pattern`.
 
   Logits are scaled by Dh**-0.5. No query attends to padding. The result is
@@ -102,7 +100,7 @@ def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
   return jnp.moveaxis(o_HxBxLxDh, 0, 2)
 
 
-def attend_in_groups(qkv: Heads, mask_BxL: jax.Array,
+def attend_in_groups(qkv: Heads, mask_BxL,
                      patterns: tuple[Pattern, ...]) -> jax.Array:
   """Splits the heads evenly, in order, over the patterns and calls `attend`.
 

@@ -71,7 +71,7 @@ def _backward(spec, precision, dtype, operands, g):
 _einsum.defvjp(_forward, _backward)
 
 
-def product(x_BxLxD: jax.Array, weight_DxE: jax.Array) -> jax.Array:
+def product(x_BxLxD, weight_DxE) -> jax.Array:
   """Returns x W in the dtype of x: [B, L, E]."""
   kernel = dispatch.triton_module('dense', *weight_DxE.shape, x_BxLxD.dtype)
   if meshes.splits_tokens() or kernel is None:

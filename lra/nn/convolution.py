@@ -16,8 +16,7 @@ import jax.numpy as jnp
 from lra.nn import arrays
 
 
-def depthwise(x_BxLxC: jax.Array, weight_KxC: jax.Array,
-              before: int | None = None) -> jax.Array:
+def depthwise(x_BxLxC, weight_KxC, before: int | None = None) -> jax.Array:
   """Returns y_t = sum_i w_i x_(t + i - before) per channel, zero-padded.
 
   Sums shifted copies in float32. On a CPU a grouped convolution takes tens of
@@ -140,8 +139,7 @@ def under_kernel(taps: int, channels: int, length: int) -> int:
   return min(taps, length) * channels
 
 
-def exponential_sums(weight_DxN: jax.Array, exponent_DxN: jax.Array,
-                     taps: int) -> jax.Array:
+def exponential_sums(weight_DxN, exponent_DxN, taps: int) -> jax.Array:
   """Returns K_d[l] = Re sum_n w_dn exp(e_dn l), float32 [D, taps].
 
   Writes l as j C + c, with C near the square root of `taps`. The sum is then a
@@ -166,8 +164,7 @@ def exponential_sums(weight_DxN: jax.Array, exponent_DxN: jax.Array,
   return k_DxJxC.reshape(len(weight_DxN), -1)[:, :taps]
 
 
-def convolve(x_BxLxD: jax.Array, forward_DxK: jax.Array,
-             reverse_DxK: jax.Array | None = None, *,
+def convolve(x_BxLxD, forward_DxK, reverse_DxK: jax.Array | None = None, *,
              own_twice: bool = True) -> jax.Array:
   """Convolves each channel with float32 kernels of at most L taps, by FFT.
 

@@ -19,23 +19,18 @@ DT_MIN, DT_MAX = 0.001, 0.1  # range of the initial steps of the decays
 
 
 class DeltaMixer(MatrixStateMixer):
-  """A mixer that runs `lra.kernels.delta_rule`.
-
-  Attributes:
-    key_width: width of the queries of all heads together; 0 means the mixer's
-      default.
-    value_width: width of the values of all heads together, for one token; 0
-      means the mixer's default.
-    conv_width: number of tokens that the short convolutions read; 0 means no
-      convolution.
-    negative_eigenvalues: whether beta lies between 0 and 2 instead of 0 and 1.
-      A step can then reverse a key's direction: Grazzi et al. 2024,
-      arXiv 2411.12537.
-  """
-  key_width: int = width_argument()
-  value_width: int = width_argument()
-  conv_width: int = fields.argument(4, low=0, high=64)
-  negative_eigenvalues: bool = False
+  """A mixer that runs `lra.kernels.delta_rule`."""
+  key_width: int = width_argument(
+      "queries of all heads together; 0 means the mixer's default.")
+  value_width: int = width_argument(
+      'values of all heads together, for one token; 0 means the mixer\'s '
+      'default.')
+  conv_width: int = fields.argument(
+      4, 'Number of tokens that the short convolutions read; 0 means no '
+      'convolution.', low=0, high=64)
+  negative_eigenvalues: bool = fields.argument(
+      False, 'Whether beta lies between 0 and 2 instead of 0 and 1. A step can '
+      "then reverse a key's direction: Grazzi et al. 2024, arXiv 2411.12537.")
 
   op = 'delta'
   steps = 1
@@ -78,13 +73,9 @@ class DeltaMixer(MatrixStateMixer):
 
   def decay_of(self, step: jax.Array, shape: tuple[int, ...],
                least: float = 0.0) -> jax.Array:
-    """Returns -exp(A) softplus(step + dt_bias), the logarithm of a decay.
+    """Returns the log decay -exp(A) softplus(step + dt_bias), in float32.
 
-    Args:
-      step: [B, L, *shape]; the result is float32.
-      shape: (H,) or (H, N). `dt_bias` has this shape, and A is [H].
-      least: lower end of the range of exp(A) at initialisation; the upper is
-        16.
+    `shape` is (H,) or (H, N); A is [H], and exp(A) starts in [least, 16].
     """
     rate_H = jnp.exp(self.param('log_rate', _log_rate(least), shape[:1]))
     bias = self.param(

@@ -2,11 +2,7 @@
 
 An alternating mixer runs from the first token on in the first layer, from the
 last token on in the second, and so on. The encoder reverses the tokens for it,
-so the mixer itself is causal.
-
-Bidirectional mixers run once from the first token on and once from the last.
-In some papers the reverse pass has parameters of its own. Papers also differ in
-how they join the results of both passes.
+so the mixer itself is causal. Bidirectional mixers run once from each end.
 """
 
 from collections.abc import Callable
@@ -54,14 +50,11 @@ class Directed:
 
 
 class DirectedMixer(Directed, BaseMixer):
-  """A mixer that runs over tokens in one direction or in both.
-
-  Attributes:
-    direction: `causal`, `bidirectional` or `alternating`. An alternating mixer
-      is causal; it starts at the first token in even layers (counted from 0)
-      and at the last token in odd ones.
-  """
-  direction: str = fields.argument('bidirectional', choices=CHOICES)
+  """A mixer that runs over tokens in one direction or in both."""
+  direction: str = fields.argument(
+      'bidirectional', '`causal`, `bidirectional` or `alternating`. An '
+      'alternating mixer is causal; it starts at the first token in even '
+      'layers (counted from 0) and at the last token in odd ones.',
+      choices=CHOICES)
   dropout: float = 0.0
   tie_dropout: bool = False
-  dtype: jnp.dtype = jnp.float32

@@ -64,7 +64,7 @@ def kept(module: nn.Module, name: str, draw: Callable[[jax.Array], jax.Array],
 
 
 def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,
-            place_B: jax.Array) -> Mapping[str, Any]:
+            place_B) -> Mapping[str, Any]:
   """Returns the collection `KEYS` of a model for one step.
 
   Args:

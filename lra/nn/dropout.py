@@ -2,13 +2,10 @@
 
 Threefry, JAX's generator, takes 20 rounds for each word of 32 bits.
 `flax.linen.Dropout` uses a word for each element, which is much of a small
-model's training step on a CPU. Half a word is enough: the dropout rate is then
-a multiple of 2^-16, and kept elements are divided by exactly one minus this
-rate. Each example has its own key, so the noise does not depend on how a batch
-is split.
-
-On a GPU a step is limited by memory traffic. There the backward pass reads one
-bit for each element, not the words.
+model's training step on a CPU. With half a word the dropout rate is a multiple
+of 2^-16. Each example has its own key, so the noise does not depend on how a
+batch is split. On a GPU, which memory traffic limits, the backward pass reads
+one bit for each element.
 """
 
 import functools
@@ -27,11 +24,8 @@ class Dropout(nn.Module):
   """Sets a share of elements to zero and scales the rest to keep the mean.
 
   Source: Srivastava et al. 2014, JMLR 15, with the scaling during training.
-
-  Attributes:
-    rate: share of zeros, in [0, 1), rounded to a multiple of 2^-16.
-    tied: whether all tokens of an example, axis 1, drop the same channels, as
-      in the released code of S4 and S5.
+  With `tied`, all tokens of an example, axis 1, drop the same channels, as in
+  the released code of S4 and S5.
   """
   rate: float
   tied: bool = False

@@ -2,9 +2,7 @@
 
 Pre-LN Transformer encoder of Long Range Arena (Tay et al. 2020,
 arXiv 2011.04006, released code) and SimpleTRON (Yorsh et al. 2021,
-arXiv 2111.15588, appendix A). Models differ only in the mixer. Options change
-the kind and place of norms and the part of a block after the mixer, as
-published recipes need.
+arXiv 2111.15588, appendix A), with options that published recipes need.
 """
 
 import dataclasses
@@ -43,11 +41,9 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
 
 
 def filling(batch: int, length: int) -> int:
-  """Returns how many masked tokens to append so that a GPU copies nothing.
-
-  cuBLASLt needs a number of rows, B * N, that is a multiple of 8. Otherwise XLA
-  copies the operand in each matmul, for example with a CLS token in front.
-  """
+  """Returns how many masked tokens to append so that a GPU copies nothing."""
+  # cuBLASLt needs a number of rows, B * N, that is a multiple of 8. Otherwise
+  # XLA copies the operand in each matmul, for example with a CLS token.
   mesh = jax.sharding.get_abstract_mesh()
   split = not mesh.empty and mesh.shape.get(SEQUENCE_AXIS, 1) > 1
   if kernels.platform() != 'gpu' or split or batch * length % ROWS == 0:
@@ -55,7 +51,7 @@ def filling(batch: int, length: int) -> int:
   return -length % ROWS
 
 
-def deviation(x_BxLxD: jax.Array, mask_BxL: jax.Array | None) -> jax.Array:
+def deviation(x_BxLxD, mask_BxL: jax.Array | None) -> jax.Array:
   """Returns the standard deviation over all channels of unmasked tokens."""
   x_BxLxD = x_BxLxD.astype(jnp.float32)
   where = True if mask_BxL is None else mask_BxL[..., None]

@@ -125,9 +125,9 @@ class TokenClassifier(nn.Module):
 class TokenDecoder(nn.Module):
   """Maps sequences to class scores of each token, through one vector.
 
-  This is the decoder of MAD's compression task (Poli et al. 2024,
-  arXiv 2403.17844, and the released code, `mad/model/auto_encoder.py`). For the
-  encoding x of the last token and the sinusoidal position p_t of token t:
+  The decoder of MAD's compression task (Poli et al. 2024, arXiv 2403.17844, and
+  the released code), for the encoding x of the last token and the sinusoidal
+  position p_t of token t:
 
     z = gelu(W_0 norm(x + p_t)),  z' = gelu(W_1 norm(z)),  scores = W norm(z')
 

@@ -60,8 +60,8 @@ class Projection(nn.Module):
         self.bias.astype(self.dtype), y)
 
 
-def product(x_BxLxD: jax.Array, kernel_DxE: jax.Array,
-            bias_E: jax.Array | None, dtype: jnp.dtype) -> jax.Array:
+def product(x_BxLxD, kernel_DxE, bias_E: jax.Array | None,
+            dtype: jnp.dtype) -> jax.Array:
   """Returns x W + b, [B, L, E] in `dtype`."""
   y_BxLxE = contraction.product(x_BxLxD.astype(dtype), kernel_DxE)
   return y_BxLxE if bias_E is None else y_BxLxE + bias_E.astype(dtype)
@@ -76,24 +76,22 @@ def head_width(width: int, num_heads: int) -> int:
   return width // num_heads
 
 
-def split_heads(x_BxLxD: jax.Array, num_heads: int) -> jax.Array:
+def split_heads(x_BxLxD, num_heads: int) -> jax.Array:
   """Slices the last axis into heads: [B, L, D] -> [B, L, H, D / H]."""
   *rest, width = x_BxLxD.shape
   return x_BxLxD.reshape(*rest, num_heads, head_width(width, num_heads))
 
 
-def project_heads(x_BxLxD: jax.Array, num_heads: int, width: int,
-                  dtype: jnp.dtype, name: str,
-                  use_bias: bool = True) -> jax.Array:
+def project_heads(x_BxLxD, num_heads: int, width: int, dtype: jnp.dtype,
+                  name: str, use_bias: bool = True) -> jax.Array:
   """Projects and splits into heads: [B, L, D] -> [B, L, H, Dh]."""
   heads = num_heads, head_width(width, num_heads)
   return Projection(x_BxLxD.shape[-1:], heads, dtype, use_bias,
                     name=name)(x_BxLxD)
 
 
-def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
-                   dtype: jnp.dtype, use_bias: bool = True
-                   ) -> tuple[jax.Array, jax.Array | None]:
+def project_packed(x_BxLxD, num_heads: int, qkv_width: int, dtype: jnp.dtype,
+                   use_bias: bool = True) -> tuple[jax.Array, jax.Array | None]:
   """Computes queries, keys and values in one matmul, for packed kernels.
 
   The parameters are those of three `project_heads`. Returns qkv [B, L, 3, H,
@@ -112,9 +110,8 @@ def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
   return qkv, None if bias_E is None else bias_E.reshape(3, *heads)
 
 
-def merge_heads_and_project(o_BxLxHxDh: jax.Array, features: int,
-                            dtype: jnp.dtype, use_bias: bool = True
-                            ) -> jax.Array:
+def merge_heads_and_project(o_BxLxHxDh, features: int, dtype: jnp.dtype,
+                            use_bias: bool = True) -> jax.Array:
   """Applies the output projection: [B, L, H, Dh] -> [B, L, D]."""
   return Projection(o_BxLxHxDh.shape[2:], (features,), dtype, use_bias,
                     name='out')(o_BxLxHxDh)

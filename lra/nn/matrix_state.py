@@ -2,9 +2,9 @@
 
   S_t = diag(a_t) S_(t-1) + k_t^T v_t,  o_t = q_t S_t
 
-`GatedMixer` computes this recurrence, with a gate a of each head or of each
-channel. A bidirectional mixer runs it once from each end, with the same
-parameters, and sums both before it normalises the heads.
+`GatedMixer` computes this recurrence, with a gate a of each head or channel. A
+bidirectional mixer runs it once from each end, with the same parameters, and
+sums both before it normalises the heads.
 
 Shapes: B batch, L length, D model width, H heads. N is the width of a head's
 queries and keys, E that of its values, G the number of groups of heads that
@@ -203,21 +203,21 @@ class SelectiveMixer(GatedMixer):
 
   Source: Dao and Gu 2024, arXiv 2405.21060, sections 6 and 7, and the released
   code of Mamba-2
-
-  Attributes:
-    expand: width of all heads together, as a multiple of D: H * E / D.
-    state_dim: number of states of each channel, N.
-    groups: number of groups of heads that share queries and keys, G; must
-      divide num_heads.
-    conv_width: number of tokens that the short convolution reads.
-    dt_min, dt_max: range of the initial dt of a zero input.
   """
-  expand: int = fields.argument(2, low=1, high=64)
-  state_dim: int = fields.argument(64, low=1, high=fields.MANY)
-  groups: int = fields.argument(1, low=1, high=fields.MANY)
-  conv_width: int = fields.argument(4, low=1, high=64)
-  dt_min: float = fields.argument(0.001, above=0, high=1000.0)
-  dt_max: float = fields.argument(0.1, above=0, high=1000.0)
+  expand: int = fields.argument(
+      2, 'Width of all heads together, as a multiple of D: H * E / D.', low=1,
+      high=64)
+  state_dim: int = fields.argument(
+      64, 'Number of states of each channel, N.', low=1, high=fields.MANY)
+  groups: int = fields.argument(
+      1, 'Number of groups of heads that share queries and keys, G; must '
+      'divide num_heads.', low=1, high=fields.MANY)
+  conv_width: int = fields.argument(
+      4, 'Number of tokens that the short convolution reads.', low=1, high=64)
+  dt_min: float = fields.argument(
+      0.001, 'Range of the initial dt of a zero input.', above=0, high=1000.0)
+  dt_max: float = fields.argument(
+      0.1, 'Range of the initial dt of a zero input.', above=0, high=1000.0)
 
   def widths(self, width):
     return self.num_heads * self.state_dim, self.expand * width
@@ -245,9 +245,9 @@ class SelectiveMixer(GatedMixer):
     return dt, dt * -jnp.exp(log_rate_H[lead])
 
 
-def width_argument():
-  """Returns a field for the width of all heads; 0 stands for a default."""
-  return fields.argument(0, low=0, high=fields.MANY)
+def width_argument(of: str):
+  """Returns a field for the width `of` all heads; 0 stands for a default."""
+  return fields.argument(0, f'Width of the {of}', low=0, high=fields.MANY)
 
 
 def times(x: jax.Array, factor: jax.Array) -> jax.Array:

@@ -61,20 +61,23 @@ def traits_of(mixer: nn.Module) -> MixerTraits:
 class BaseMixer(nn.Module):
   """Checks the choices of its fields, and that its kernel can run.
 
-  A subclass declares those of these fields that it needs, and `dtype`.
+  A subclass may declare further fields:
 
-  Attributes:
-    kernel: 'auto' or one of `KERNELS`.
+    kernel: 'auto' or a name in `ABOUT.kernels`; needs `op`.
     num_heads: number of heads, H.
-    dtype: computing dtype; parameters are float32.
     layer, num_layers: index of the layer, from 0, and number of layers.
     full_length: L of sequences before padding is cut off, for parameters that
       depend on it; None if nothing is cut.
     dropout, tie_dropout: those of the encoder, which sets them.
 
+  Attributes:
+    dtype: computing dtype; parameters are float32.
+
   Raises:
-    UserError: an attribute has a value that is none of its choices.
+    UserError: a field has a value that is none of its choices.
   """
+  dtype: jnp.dtype = jnp.float32
+
   traits = MixerTraits()  # or a property, if fields decide
   op = ''  # operation of `lra.kernels` that the mixer calls, if any
 
@@ -116,17 +119,12 @@ class HeadMixer(BaseMixer):
 
   A subclass defines `mix`; it may override `project` or `merge` if its first
   or last step differs. All three may create parameters.
-
-  Attributes:
-    qkv_width: width of the queries, keys or values of all heads together, H *
-      Dh.
-    qkv_bias: whether the input projections have biases; the LRA release has
-      none.
   """
   num_heads: int = 8
   qkv_width: int = 512
-  qkv_bias: bool = True
-  dtype: jnp.dtype = jnp.float32
+  qkv_bias: bool = fields.argument(
+      True, 'Whether the input projections have biases; the LRA release has '
+      'none.')
   full_length: int | None = None
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
@@ -194,12 +192,10 @@ class BiasedMixer(AttentionMixer):
   """Softmax attention with a bias of the logits and dropout of the weights.
 
   The class attribute `kernel` is 'auto'; a subclass may make it a field.
-
-  Attributes:
-    attention_dropout: dropout rate of attention weights. Only the kernels
-      `dense` and `chunked` support it; 'auto' then takes `chunked`.
   """
-  attention_dropout: float = fields.argument(0.0, low=0, below=1)
+  attention_dropout: float = fields.argument(
+      0.0, "Dropout rate of attention weights. Only the kernels `dense` and "
+      "`chunked` support it; 'auto' then takes `chunked`.", low=0, below=1)
 
   kernel = 'auto'
 
@@ -223,11 +219,9 @@ class LinearMixer(HeadMixer):
   """Projects, runs one operation of `lra.kernels`, and merges.
 
   On an accelerator one matmul computes queries, keys and values side by side,
-  and the kernel reads them in this layout. On a CPU three matmuls compute them
-  separately, which is faster with plain XLA.
-
+  and the kernel reads them in this layout. On a CPU three matmuls are faster.
   A subclass sets `op`, and `operations` to two functions: one of q, k and v,
-  one of packed qkv. It may override `options`.
+  one of packed qkv.
   """
   kernel: str = 'auto'
 
@@ -265,22 +259,14 @@ class LinearMixer(HeadMixer):
 def state_size(mixer: nn.Module, width: int, length: int) -> int | None:
   """Returns how many numbers one layer keeps from token to token, or None.
 
-  With these numbers and its own input, the output of a token can be computed.
-  A recurrence keeps its state. Linear attention keeps one matrix for each head.
-  Softmax attention keeps the keys and values of all tokens that may still be
-  read. A convolution keeps the inputs under its kernel. Heads, channels and
-  directions are summed, and a complex number counts as two. A sum over all
-  tokens serves both directions, so it counts once.
+  With these numbers and its own input, the output of a token can be computed:
+  the state of a recurrence, one matrix for each head of linear attention, the
+  keys and values that softmax attention may still read, the inputs under the
+  kernel of a convolution. Heads, channels and directions are summed, and a
+  complex number counts as two. A sum over all tokens serves both directions.
 
-  Args:
-    mixer: a mixer with a method `state_size(width)`, or
-      `state_size(width, length)` if its state depends on the length; else the
-      result is None.
-    width: D of the encoder.
-    length: L, CLS included.
-
-  Raises:
-    UserError: the method returns neither a count nor None.
+  A mixer has a method `state_size(width)`, or `state_size(width, length)` if
+  its state depends on the length, CLS included; else the result is None.
   """
   method = getattr(mixer, 'state_size', None)
   if method is None:

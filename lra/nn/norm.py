@@ -11,13 +11,9 @@ g = dy scale, and sums over all tokens, the gradients are
   dx = r (g - mean(g) - x^ mean(g x^)),  dscale = sum(dy x^),  dbias = sum(dy)
 
 The backward pass saves m and mean(x^2) of each token, and x, which the residual
-sum keeps anyway. Automatic differentiation would read x and dy more often,
-because it sums the gradient of x in parts.
-
-In a residual block, x goes both into a norm and into the residual sum. On a GPU
-one Pallas kernel computes this norm. A second kernel computes its backward pass
-and adds the gradient of x from the residual sum. XLA would read x once more for
-the means, and x and dy once more for the gradients of scale and bias.
+sum keeps anyway. Automatic differentiation would read x and dy more often. On a
+GPU one Pallas kernel computes a norm beside a residual sum. A second kernel
+computes its backward pass and adds the gradient of x from the residual sum.
 """
 
 import functools
@@ -116,8 +112,7 @@ class BatchNorm(nn.Module):
   rows: int = 0
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
+  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
     shape = x_BxLxD.shape[-1:]
     scale_D = self.param('scale', nn.initializers.ones, shape)
     bias_D = self.param('bias', nn.initializers.zeros, shape)
@@ -176,8 +171,8 @@ STATS = 'batch_stats'
 BATCH_EPS = 1e-5  # as in flax and PyTorch
 
 
-def make(kind: str, dtype: jnp.dtype, name: str, mask_BxL: jax.Array, *,
-         train: bool, eps: float = EPS, **batch) -> Callable:
+def make(kind: str, dtype: jnp.dtype, name: str, mask_BxL, *, train: bool,
+         eps: float = EPS, **batch) -> Callable:
   """Returns a norm, a function of x and `beside`; see `LayerNorm`.
 
   Kinds are 'layer' with `eps`, 'scale', 'rms', 'batch' with the attributes in

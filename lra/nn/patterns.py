@@ -1,9 +1,6 @@
 """Sparse attention patterns as data: the keys that each query sees.
 
-One `Pattern` configures the computation (`lra.nn.block_sparse`) and can return
-the boolean [L, L] matrix. To draw a model's pattern as a PNG:
-
-  python -m tools.patterns --model=bigbird --length=1024 --out=bigbird.png
+`lra.nn.block_sparse` computes attention under a `Pattern`.
 """
 
 import dataclasses
@@ -11,9 +8,6 @@ import dataclasses
 import numpy as np
 
 from lra.core.errors import UserError
-
-# Names of the values of `Pattern.kinds`; 0 means "does not see".
-KINDS = ('none', 'window', 'global', 'summary', 'random')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,37 +86,6 @@ class Pattern:
     """Returns the offsets that some query block of a sequence can use."""
     blocks = -(-length // (self.block * self.dilation))
     return tuple(o for o in self.offsets if abs(o) < blocks)
-
-  def kinds(self, length: int, head: int = 0) -> np.ndarray:
-    """Returns indices into `KINDS`, for query i and key j, uint8 [L, L]."""
-    i, j = np.arange(length)[:, None], np.arange(length)[None]
-    kinds = np.zeros((length, length), np.uint8)
-    kinds[self._random(i, j, head)] = KINDS.index('random')
-    kinds[self._window(i, j)] = KINDS.index('window')
-    kinds[:, self.shared_keys(length)] = KINDS.index('summary')
-    kinds[:, :self.global_keys] = KINDS.index('global')
-    kinds[:self.global_queries] = KINDS.index('global')
-    return kinds
-
-  def mask(self, length: int, head: int = 0) -> np.ndarray:
-    """Returns whether query i sees key j, bool [L, L]."""
-    return self.kinds(length, head) > 0
-
-  def _window(self, i, j):
-    block_i, block_j = (x // self.dilation // self.block for x in (i, j))
-    seen = np.isin(block_j - block_i, self.offsets)
-    seen &= (i - j) % self.dilation == 0
-    if self.radius is not None:
-      seen &= np.abs(i - j) <= self.radius * self.dilation
-    return seen & (j <= i) if self.causal else seen
-
-  def _random(self, i, j, head):
-    if not self.random_blocks:
-      return np.zeros(np.broadcast_shapes(i.shape, j.shape), bool)
-    tables = np.array(self.random_blocks)
-    table_NxR = tables[head % len(tables)]
-    seen_NxN = (table_NxR[:, :, None] == np.arange(len(table_NxR))).any(1)
-    return seen_NxN[i // self.block, j // self.block]
 
 
 def sliding_window(radius: int, *, causal: bool = False, **others) -> Pattern:

@@ -12,25 +12,26 @@ import numpy as np
 
 from lra.core.errors import UserError
 from lra.nn.mixer import HeadMixer
+from lra.schema import fields
 
 BASE = 10_000.0
 
 
 def angles(length: int, width: int, base: float = BASE) -> np.ndarray:
-  """Returns p * base^(-2 i / width) for position p, pair i: float64 [L, W/2]."""
+  """Returns p base^(-2 i / width) for position p, pair i: float64 [L, W/2]."""
   if width % 2:
     raise ValueError(f'{width} channels cannot be paired: choose an even width')
   rates = base ** (-np.arange(0, width, 2) / width)
   return np.arange(length)[:, None] * rates
 
 
-def rotate(x_BxLxHxW: jax.Array, base: float = BASE) -> jax.Array:
+def rotate(x_BxLxHxW, base: float = BASE) -> jax.Array:
   """Rotates the vectors of position p by the angles of p, in their dtype."""
   length, width = x_BxLxHxW.shape[1], x_BxLxHxW.shape[3]
   return rotate_by(x_BxLxHxW, angles(length, width, base)[:, None])
 
 
-def rotate_by(x_BxLxHxW: jax.Array, angle_LxHxP: np.ndarray) -> jax.Array:
+def rotate_by(x_BxLxHxW, angle_LxHxP: np.ndarray) -> jax.Array:
   """Rotates channels i and i + W / 2 by an angle in radians; H may be 1."""
   cos, sin = (jnp.asarray(f(angle_LxHxP)[None], jnp.float32) for f in (
       np.cos, np.sin))
@@ -43,12 +44,10 @@ class RotaryMixer(HeadMixer):
   """A `HeadMixer` that can rotate queries and keys, in heads of even width.
 
   A subclass that overrides `project` passes its result through `turn`.
-
-  Attributes:
-    rotary: whether to rotate queries and keys. This adds to the positions of
-      the embedding; `config.encoder.positions='none'` removes those.
   """
-  rotary: bool = False
+  rotary: bool = fields.argument(
+      False, 'Whether to rotate queries and keys. This adds to the positions '
+      "of the embedding; `config.encoder.positions='none'` removes those.")
 
   def project(self, x_BxLxD):
     return self.turn(*super().project(x_BxLxD))

@@ -96,8 +96,7 @@ def as_pair(z: np.ndarray) -> jax.Array:
   return jnp.stack([z.real, z.imag], -1).astype(jnp.float32)
 
 
-def into_states(x_BxLxD: jax.Array, b_NxD: jax.Array,
-                dtype: jnp.dtype) -> jax.Array:
+def into_states(x_BxLxD, b_NxD, dtype: jnp.dtype) -> jax.Array:
   """Returns B x, complex64 [B, L, N], by one real matmul in `dtype`."""
   weight_DxE = jnp.concatenate([b_NxD.real, b_NxD.imag]).T
   y_BxLxE = contraction.einsum(
@@ -106,8 +105,7 @@ def into_states(x_BxLxD: jax.Array, b_NxD: jax.Array,
   return jax.lax.complex(*jnp.split(y_BxLxE, 2, axis=-1))
 
 
-def out_of_states(h_BxLxN: jax.Array, c_DxN: jax.Array,
-                  dtype: jnp.dtype) -> jax.Array:
+def out_of_states(h_BxLxN, c_DxN, dtype: jnp.dtype) -> jax.Array:
   """Returns the real part of C h, float32 [B, L, D], by one real matmul."""
   h_BxLxE = jnp.concatenate([h_BxLxN.real, h_BxLxN.imag], -1)
   weight_ExD = jnp.concatenate([c_DxN.real, -c_DxN.imag], -1).T

@@ -13,17 +13,13 @@ from lra.objectives.base import Objective
 
 
 def names() -> tuple[str, ...]:
-  """Returns the names of all objectives."""
   return tuple(sorted(
       f.stem for f in pathlib.Path(__file__).parent.glob('*.py')
       if f.stem not in ('__init__', 'base')))
 
 
 def get(name: str) -> type[Objective]:
-  """Returns the class of objective `name`.
-
-  Raises:
-    UserError: no such objective; the message lists the known ones.
+  """Returns a class; raises UserError, which lists the names, if there is none.
   """
   if name not in names():
     raise UserError(

@@ -42,7 +42,7 @@ class Objective(abc.ABC):
 
   @property
   def num_classes(self) -> int:
-    """Returns C, the number of classes that the model scores."""
+    """C, the number of classes that the model scores."""
     return self.task.num_classes
 
   def check(self, encoder: Encoder) -> None:
@@ -56,16 +56,11 @@ class Objective(abc.ABC):
   @abc.abstractmethod
   def batch(self, split: Split, indices: np.ndarray, *, seed: int,
             step: int) -> dict[str, np.ndarray]:
-    """Returns examples `indices` of a split as arrays; a pure function.
+    """Returns examples `indices`, int [B], of a split; a pure function.
 
     The arrays of an example must not depend on the other examples, because each
-    of several processes makes its part of a batch.
-
-    Args:
-      split: the examples.
-      indices: int [B].
-      seed: the run's seed, for random parts of a batch.
-      step: number of the training step, from 0; -1, -2, ... in evaluation.
+    of several processes makes its part of a batch. Training steps count from 0;
+    in evaluation they are -1, -2, ...
     """
 
   @abc.abstractmethod
@@ -98,10 +93,7 @@ class Objective(abc.ABC):
 
   @abc.abstractmethod
   def metrics(self, sums: Mapping[str, float]) -> dict[str, float]:
-    """Returns the training metrics to log: the mean `loss` and others.
-
-    `sums` are results of `loss`, added up since the last log point.
-    """
+    """Returns the mean `loss` and others, from added up results of `loss`."""
 
   @abc.abstractmethod
   def count(self, outputs, batch) -> Any:
@@ -109,16 +101,13 @@ class Objective(abc.ABC):
 
   @abc.abstractmethod
   def scores(self, counts: Sequence[Any]) -> dict[str, Any]:
-    """Returns scores of a split from its batches' counts, as JSON values.
-
-    They contain the mean `loss`. Only scores that are numbers are logged.
-    """
+    """Returns the mean `loss` and other scores of a split, as JSON values."""
 
   def label_entropy(self, train: Split) -> float | None:
     """Returns the entropy of the training labels, in nats.
 
-    This is the loss of a model that knows only how frequent classes are.
-    Returns None if the loss is no cross entropy of classes.
+    This is the loss of a model that knows only how frequent classes are. It is
+    None if the loss is no cross entropy of classes.
     """
     del train
     return None
@@ -127,11 +116,7 @@ class Objective(abc.ABC):
                test: Split) -> dict[str, Any]:
     """Returns further results on the test split, as JSON values.
 
-    Args:
-      counts: counts of all examples of `test`.
-      order: int [N], indices of the counted examples, in order.
-      train: the training examples.
-      test: the scored examples.
+    `counts` are those of all examples of `test`, in this `order`, int [N].
     """
     del counts, order, train, test
     return {}

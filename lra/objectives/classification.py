@@ -21,9 +21,8 @@ class Objective(base.Objective):
   weights float32 [B].
 
   With `config.train.masked_loss` some tokens of a training batch are hidden or
-  replaced, and `targets` are the tokens before, like `tokens`. The loss of an
-  example is then its own plus that number times the mean cross entropy of its
-  targets. Evaluation scores the classes of unchanged tokens.
+  replaced, and `targets` are the tokens before. The loss of an example is then
+  its own plus that number times the mean cross entropy of its targets.
   """
   sums = ('loss', 'correct')
   of_tokens = ('tokens', 'targets')
@@ -78,7 +77,7 @@ class Objective(base.Objective):
   def shapes(self, *lead):
     tokens = (*lead, *((2,) if self.task.dual else ()), self.seq_len)
     names = self.of_tokens if self.config.train.masked_loss else ('tokens',)
-    return {**{name: (tokens, np.dtype(np.int16)) for name in names},
+    return {**dict.fromkeys(names, (tokens, np.dtype(np.int16))),
             'labels': (lead, np.dtype(np.int32)),
             'weights': (lead, np.dtype(np.float32))}
 
@@ -168,8 +167,7 @@ def confusion(logits_BxC, batch, num_classes: int):
 def tally(logits_BxC, batch, num_classes: int):
   """Returns the sums and the diagonal of `confusion`, int32 [3, C].
 
-  They are the examples of each class, those predicted to be of it, and those of
-  both. This needs less memory than the confusion of many classes.
+  They are the examples of each class, those predicted to be of it, and both.
   """
   predicted_B = jnp.argmax(logits_BxC, axis=-1)
   counts_B = (batch['weights'] > 0).astype(jnp.int32)
@@ -181,16 +179,11 @@ def tally(logits_BxC, batch, num_classes: int):
 
 
 def scores(confusion_CxC: np.ndarray, loss_sum: float) -> dict:
-  """Returns a result's scores of a split.
+  """Returns accuracy, mean loss, macro precision, recall, F1 and `confusion`.
 
-  Args:
-    confusion_CxC: counts; rows are true classes, columns predicted ones.
-    loss_sum: cross entropy in nats, summed over the examples.
-
-  Returns:
-    accuracy, mean loss, macro precision, recall and F1, and the confusion
-    matrix as lists. A class that is never predicted has precision 0; a class
-    without examples has recall 0.
+  Rows of the counts are true classes, columns predicted ones. `loss_sum` is in
+  nats. A class that is never predicted has precision 0; a class without
+  examples has recall 0.
   """
   matrix = np.asarray(confusion_CxC, np.int64)
   found = tally_scores(
@@ -201,10 +194,7 @@ def scores(confusion_CxC: np.ndarray, loss_sum: float) -> dict:
 
 
 def tally_scores(tally_3xC: np.ndarray, loss_sum: float) -> dict:
-  """Returns the scores of `scores` for the counts of `tally`.
-
-  In place of the confusion matrix they have the number of examples, `counted`.
-  """
+  """Returns `scores` of the counts of `tally`, with `counted` examples."""
   true, predicted, hits = np.asarray(tally_3xC, np.float64)
   total = max(int(true.sum()), 1)
   precision = hits / np.maximum(predicted, 1)

@@ -64,12 +64,6 @@ class Objective(token_classification.Objective):
         np.random.default_rng([*when, int(i)]).random(shape, np.float32)
         for i in indices])
 
-  def shapes(self, *lead):
-    tokens = (*lead, *((2,) if self.task.dual else ()), self.seq_len)
-    return {'tokens': (tokens, np.dtype(np.int16)),
-            'labels': (tokens, np.dtype(np.int32)),
-            'weights': (tokens, np.dtype(np.float32))}
-
   def count(self, outputs, batch):
     return self.loss(outputs, batch)
 

@@ -49,7 +49,7 @@ class Objective(classification.Objective):
     return {}
 
   def shapes(self, *lead):
-    tokens = (*lead, self.seq_len)
+    tokens = (*lead, *((2,) if self.task.dual else ()), self.seq_len)
     return {'tokens': (tokens, np.dtype(np.int16)),
             'labels': (tokens, np.dtype(np.int32)),
             'weights': (tokens, np.dtype(np.float32))}

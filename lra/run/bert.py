@@ -1,9 +1,7 @@
-"""Reads a BERT from a folder in the form of Hugging Face.
+"""Reads a BERT (Devlin et al. 2018, arXiv 1810.04805) of Hugging Face.
 
-The folder has `config.json` and `model.safetensors` or `pytorch_model.bin`.
-Source of the model: Devlin et al. 2018, arXiv 1810.04805; names of its tensors:
-those of `transformers`. A linear layer there stores W as [out, in], here as
-[in, out], and with heads as [D, H, Dh] or [H, Dh, D].
+A linear layer there stores W as [out, in], here as [in, out], and with heads as
+[D, H, Dh] or [H, Dh, D].
 """
 
 import functools
@@ -16,6 +14,7 @@ import numpy as np
 
 from lra.core import files, paths
 from lra.core.errors import UserError
+from lra.schema import identity
 
 # How `config.init_source` begins if `init_from` is a BERT.
 _PREFIX = 'bert-'
@@ -36,7 +35,7 @@ _FIXED = {
     'encoder.inputs': 'ids', 'encoder.positions': 'learned'}
 _GELU = {'gelu': 'exact', 'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh'}
 _LAYER, _THERE = r'encoder/block_(\d+)/', r'encoder.layer.\1.'
-# Our module -> theirs. The last parts of the names are those of _PARTS.
+# Our module -> theirs; the names end with those of _PARTS.
 _MODULES = {
     'encoder/norm_embedding': 'embeddings.LayerNorm',
     **{f'{_LAYER}mixer/{name}': f'{_THERE}attention.self.{name}'
@@ -106,9 +105,9 @@ def _digest(path, *_):
 
 
 def _weights(folder):
-  for name in WEIGHTS:
-    if (folder / name).is_file():
-      return folder / name
+  for path in (folder / name for name in WEIGHTS):
+    if path.is_file():
+      return path
   raise UserError(f'{folder} has neither {" nor ".join(WEIGHTS)}: save the '
                   'model there with save_pretrained of transformers.')
 
@@ -121,17 +120,14 @@ def check(config, folder: pathlib.Path) -> None:
   Raises:
     UserError: it is not; the message has the flags that make it so.
   """
-  theirs = settings(folder)
-  wanted = dict(_FIXED, **{'encoder.gelu': _GELU[theirs['hidden_act']]})
+  theirs, ours = settings(folder), identity.flatten(config.to_dict())
+  wanted = _FIXED | {'encoder.gelu': _GELU[theirs['hidden_act']]}
   for field, name in _SAME.items():
     if name not in theirs:
       raise UserError(f'{folder / "config.json"} lacks {name}: restore it.')
     wanted[field] = theirs[name]
-  differ = []
-  for field, value in wanted.items():
-    group, _, name = field.partition('.')
-    if name in config[group] and config[group][name] != value:
-      differ.append(f'--config.{field}={value}')
+  differ = [f'--config.{field}={value}' for field, value in wanted.items()
+            if ours.get(field, value) != value]
   if differ:
     raise UserError(f'config.init_from={folder} is a BERT with other settings '
                     f'than the config: add {" ".join(differ)}.')
@@ -149,9 +145,9 @@ def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
   path, heads = _weights(folder), settings(folder)['num_attention_heads']
   found = {}
   for name, value in _read(path).items():
-    name = name.removeprefix('bert.')
-    name = re.sub(r'LayerNorm\.gamma$', 'LayerNorm.weight', name)
-    name = re.sub(r'LayerNorm\.beta$', 'LayerNorm.bias', name)
+    name = name.removeprefix('bert.').replace(
+        'LayerNorm.gamma', 'LayerNorm.weight').replace(
+            'LayerNorm.beta', 'LayerNorm.bias')
     found[name] = _turned(name, np.asarray(value), heads)
   return found
 
@@ -192,13 +188,12 @@ def rules(ours, theirs, before: tuple = ()
           ) -> tuple[tuple[str, str | None], ...]:
   """Returns a rule for each array of ours that earlier rules leave out.
 
+  A rule is a pair of an expression for the whole name, and a tensor or None.
+
   Args:
     ours: names of the arrays of a new model.
     theirs: names of the tensors of a BERT.
     before: the earlier rules, `config.init_rules`.
-
-  Returns:
-    Pairs of an expression for the whole name, and a tensor or None.
   """
   found = []
   for name in ours:

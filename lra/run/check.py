@@ -1,13 +1,13 @@
-"""Checks a config against its declaration, before any work is done.
-
-The declaration is `lra.schema.fields` and the arguments of each mixer.
-"""
+"""Checks a config against `lra.schema.fields` and RULES; `resolve` calls it."""
 
 import dataclasses
-import math
+import functools
 import re
+import sys
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
+import pydantic
 from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference
 
@@ -15,145 +15,155 @@ from lra import models
 from lra.configs.protocols import PROTOCOLS
 from lra.core import paths, tasks
 from lra.core.errors import UserError, choose
-from lra.schema.fields import COUNT, FIELDS, MANY, Field
+from lra.schema import fields, identity
+from lra.schema.fields import FIELDS, MANY
 
 # Fields that a group of `config.optim.groups` may override.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
 
 _LONGEST = 100  # most characters of a value in a message
-_LIMITS = ('low', 'high', 'above', 'below', 'choices')
-_KINDS = {bool: 'True or False', str: 'text', tuple: 'a tuple',
-          int: 'a whole number', float: 'a finite number'}
+_LIMITS = {'low': 'ge', 'high': 'le', 'above': 'gt', 'below': 'lt'}
+_KINDS = {bool: 'True or False', str: 'text', int: 'a whole number',
+          float: 'a finite number', fields.Tuple: 'a tuple'}
 
 
-def check(config) -> None:
-  """Checks every field, and fields that depend on each other.
+class Failed(NamedTuple):
+  """The value of a derived field whose function raises an error."""
+  error: Exception
 
-  Args:
-    config: a whole config, references resolved or not.
+
+def plain(config: ConfigDict) -> dict[str, Any]:
+  """Returns a config as nested dicts, in which a value may be `Failed`."""
+  made = {}
+  for name, value in config.items(preserve_field_references=True):
+    try:
+      value = value.get() if isinstance(value, FieldReference) else value
+    except Exception as e:  # a function of a config file may raise any error
+      value = Failed(e)
+    made[name] = plain(value) if isinstance(value, ConfigDict) else value
+  return made
+
+
+def missing(values: dict) -> str:
+  """Returns the first field that `plain` values lack, or ''.
+
+  The number and the width of heads may be missing: not all mixers have heads.
+  """
+  known = identity.flatten(values)
+  return next((name for name in FIELDS if name not in known and not (
+      name.startswith('model.') and name != 'model.name')), '')
+
+
+def check(config: ConfigDict) -> None:
+  """Checks every field of a config, and fields that depend on each other.
 
   Raises:
     UserError: a field is not valid; the message names it and its limits.
   """
-  flat, failed = flatten(config)
-  for name in FIELDS:
-    optional = name.startswith('model.') and name != 'model.name'
-    if name not in flat and name not in failed and not optional:
-      raise UserError(
-          f'config.{name} is missing: begin with configs/base.py, get_config.')
-    if name in flat:
-      _check_field(name, flat[name], FIELDS[name])
-  for name in flat:
-    if name not in FIELDS and not name.startswith('model.'):
-      raise UserError(
-          f'config.{name} is unknown: declare it in lra/schema/fields.py.')
-  check_arguments(models.mixer(config.model.name), config.model.name, {
-      name.removeprefix('model.'): value for name, value in flat.items()
-      if name.startswith('model.')})
-  for name, error in failed.items():
+  values = plain(config)
+  if name := missing(values):
     raise UserError(
-        f'config.{name} does not follow from the other fields '
-        f'({type(error).__name__}: {error}): set it too.')
-  _check_task(config)
-  _check_train(config.train, config.encoder)
-  _check_optim(config.optim)
-  _check_ssm(config)
-  _check_init(config)
-  _check_model(config)
+        f'config.{name} is missing: begin with configs/base.py, get_config.')
+  _validate(fields.Config, values, FIELDS)
+  name = config.model.name
+  check_arguments(models.mixer(name), name, values['model'])
+  for field, value in identity.flatten(values).items():
+    if isinstance(value, Failed):
+      raise UserError(
+          f'config.{field} does not follow from the other fields '
+          f'({type(value.error).__name__}: {value.error}): set it too.')
+  for field in ('data_dir', 'tokenizer'):
+    paths.local(config[field], f'config.{field}')
+  task, values = tasks.get(config.task), identity.flatten(values)
+  for field, wrong, text in RULES:
+    value, usual = values.get(field), FIELDS[field].default
+    if value not in (None, usual, []) and (found := wrong(config, task)):
+      raise UserError(text.format(
+          it=f'config.{field}={_shown(value)}', name=f'config.{field}',
+          c=config, t=task, found=found))
 
 
-def sharing(train, encoder) -> int:
-  """Returns how many examples share batch-norm statistics.
-
-  A microbatch is a multiple of this number.
-
-  Args:
-    train, encoder: these groups of a config.
-  """
-  if encoder.norm != 'batch':
-    return 1
-  return encoder.norm_examples or train.batch_size
-
-
-def flatten(config, prefix=''):
-  """Returns {name: value}, and {name: error} of values that raise an error."""
-  flat, failed = {}, {}
-  for key, value in config.items(preserve_field_references=True):
-    name = f'{prefix}{key}'
-    try:
-      value = value.get() if isinstance(value, FieldReference) else value
-    except Exception as e:  # a function of a config file may raise any error
-      failed[name] = e
-    else:
-      group = isinstance(value, ConfigDict) and len(value)
-      found = flatten(value, f'{name}.') if group else ({name: value}, {})
-      flat.update(found[0])
-      failed.update(found[1])
-  return flat, failed
-
-
-def check_arguments(mixer: type, model: str, arguments: dict) -> None:
-  """Checks `config.model` against the fields that a mixer declares.
-
-  Args:
-    mixer: the class.
-    model: its name.
-    arguments: `config.model` as a dict, `name` included.
+def check_arguments(mixer: type, model: str, values: dict) -> None:
+  """Checks the `values` of `config.model` against the class of a mixer.
 
   Raises:
     UserError: the mixer lacks `dtype`, or an argument is unknown or not in its
       range.
   """
-  declared = {f.name: f for f in dataclasses.fields(mixer)}
-  if 'dtype' not in declared:
+  declared = arguments(mixer)
+  if 'dtype' not in declared.model_fields:
     raise UserError(
         f'The Mixer of lra/models/{model}.py has no dtype: add the field '
         '"dtype: jnp.dtype = jnp.float32" and give it to its layers.')
-  known = sorted(set(declared) - set(models.GIVEN))
-  for name, value in arguments.items():
-    if name != 'name' and name not in known:
-      raise UserError(
-          f'config.model.{name} means nothing to {model}: its arguments '
-          f'are {", ".join(known)}.')
-    if f'model.{name}' not in FIELDS:
-      field = declared_field(declared[name])
-      if field:
-        _check_field(f'model.{name}', value, field)
+  own = {name: value for name, value in values.items() if name != 'name'}
+  known = sorted(set(declared.model_fields) - set(models.GIVEN))
+  for name in own:
+    if name not in known:
+      raise UserError(f'config.model.{name} means nothing to {model}: its '
+                      f'arguments are {", ".join(known)}.')
+  _validate(declared, own, declared.model_fields, 'model.')
 
 
-def declared_field(argument: dataclasses.Field) -> Field | None:
-  """Returns the type and limits of an argument; None if any value is valid."""
-  kind = {t.__name__: t for t in _KINDS}.get(
-      getattr(argument.type, '__name__', argument.type))
-  if kind is None:
-    return None
-  limits = {k: v for k, v in argument.metadata.items() if k in _LIMITS}
+@functools.cache
+def arguments(mixer: type) -> type[fields.Group]:
+  """Returns the schema of a mixer's fields, which are all optional.
+
+  A new default in a subclass keeps the meaning that the base class gave.
+  """
+  about = getattr(sys.modules[mixer.__module__], 'ABOUT', None)
+  kernels = ', '.join(about.kernels) if about else ''
+  meanings = {'kernel': f"'auto' or one of {kernels}."} if kernels else {}
+  for field in (field for cls in reversed(mixer.__mro__) for field in getattr(
+      cls, '__dataclass_fields__', {}).values()):
+    meanings[field.name] = field.metadata.get('doc') or meanings.get(field.name)
+  return pydantic.create_model('Arguments', __base__=fields.Group, **{
+      field.name: _declared(field, meanings[field.name])
+      for field in dataclasses.fields(mixer)})
+
+
+def _declared(field, meaning):
+  """Returns (type, limits) of a mixer's field; other types take any value."""
+  kind = {kind.__name__: kind for kind in (bool, str, int, float, tuple)}.get(
+      getattr(field.type, '__name__', field.type))
+  limits = {_LIMITS[name]: limit for name, limit in field.metadata.items()
+            if name in _LIMITS}
   if kind is int and not limits:
-    limits = dict(low=-COUNT, high=COUNT)
-  return Field(kind, '', **limits)
+    limits = {'ge': -fields.COUNT, 'le': fields.COUNT}
+  if kind and (choices := field.metadata.get('choices')):
+    kind = Literal[tuple(choices)]
+  return (fields.Tuple if kind is tuple else kind or Any), pydantic.Field(
+      None, description=meaning, **limits)
 
 
-def check_choice(field: str, value, choices) -> None:
-  """Raises a UserError naming `field` unless `value` is one of `choices`."""
-  if value not in choices:
-    raise UserError(
-        f'{field}={value!r} is not possible: {choose(value, choices)}')
+def _validate(schema, values, declared, prefix=''):
+  try:
+    schema.model_validate(values)
+  except pydantic.ValidationError as e:
+    for error in e.errors(include_url=False):
+      if not isinstance(error['input'], Failed):
+        raise UserError(_sentence(error, declared, prefix)) from None
 
 
-def _check_field(name: str, value, field: Field):
-  if field.choices:
-    return check_choice(f'config.{name}', value, field.choices)
-  limits = _limits(field)
-  valid = _is(value, field.type) and _inside(value, field) and not (
-      field.letters and not re.fullmatch(f'{field.letters}+', value))
-  if valid and isinstance(value, float):
-    rounded = _in_float32(value)
-    valid = _inside(rounded, dataclasses.replace(field, low=None, high=None))
-    limits = limits if valid else f'{limits}, and it is {rounded} in float32'
-  if not valid:
-    raise UserError(
-        f'config.{name}={_shown(value)} is not possible: it must be '
-        f'{_KINDS[field.type]}{limits and " " + limits}.')
+def _sentence(error, declared, prefix):
+  """Returns an error of pydantic as a sentence."""
+  where, value = list(map(str, error['loc'])), error['input']
+  name = next((name for name in ('.'.join(where[:2]), where[0])
+               if name in declared), '.'.join(where))
+  if name not in declared:
+    return f'config.{name} is unknown: declare it in lra/schema/fields.py.'
+  info, name = declared[name], f'config.{prefix}{name}'
+  if choices := fields.choices(info):
+    return f'{name}={value!r} is not possible: {choose(value, choices)}'
+  words = ' and '.join(
+      f'{word} {limit}' for word, limit in fields.bounds(info).items())
+  words = f' of {words}' if words.startswith('at') else words and f' {words}'
+  for part in info.metadata:
+    if pattern := getattr(part, 'pattern', ''):
+      words = f' of {pattern.strip("^+$")}'
+  if error['type'] == 'value_error':
+    words += f', and it is {fields.in_float32(value)} in float32'
+  return (f'{name}={_shown(value)} is not possible: it must be '
+          f'{_KINDS[info.annotation]}{words}.')
 
 
 def _shown(value):
@@ -165,248 +175,175 @@ def _shown(value):
   return text if len(text) <= _LONGEST else f'{text[:_LONGEST]}...'
 
 
-def _is(value, kind):
-  if kind is float:
-    return isinstance(value, float) and math.isfinite(value) or (
-        type(value) is int)
-  if kind is tuple:  # JSON has lists instead
-    return isinstance(value, (tuple, list))
-  return type(value) is kind
+def sharing(c) -> int:
+  """Returns how many examples share batch-norm statistics.
+
+  A microbatch is a multiple of this number.
+  """
+  return 1 if c.encoder.norm != 'batch' else (
+      c.encoder.norm_examples or c.train.batch_size)
 
 
-def _in_float32(value):
-  """Rounds a number to float32, with 0 for subnormals, as devices do."""
-  with np.errstate(over='ignore', under='ignore'):
-    rounded = np.float32(value)
-  return 0.0 if abs(rounded) < np.finfo(np.float32).tiny else float(rounded)
+def _whole(c, t):
+  return c.seq_len in (0, t.seq_len)
 
 
-def _inside(value, field):
-  return not (
-      field.low is not None and value < field.low or
-      field.high is not None and value > field.high or
-      field.above is not None and value <= field.above or
-      field.below is not None and value >= field.below)
-
-
-def _limits(field):
-  """Returns the range of a field in words, '' if it has none."""
-  words = {'at least': field.low, 'above': field.above,
-           'at most': field.high, 'below': field.below}
-  if field.letters:
-    return f'of {field.letters}'
-  said = ' and '.join(
-      f'{word} {limit}' for word, limit in words.items() if limit is not None)
-  return f'of {said}' if said.startswith('at') else said
-
-
-def _check_task(config):
-  task, L = tasks.get(config.task), config.seq_len
-  paths.local(config.data_dir, 'config.data_dir')
-  if config.mask_black and not task.image:
-    raise UserError(
-        f'config.mask_black=True means nothing to {task.name}, which has no '
-        'pixels: set it to False.')
-  if config.encoder.inputs == 'values' and not task.image:
-    raise UserError(
-        f'config.encoder.inputs=values means nothing to {task.name}, which has '
-        'no pixels: set it to ids.')
-  if config.train.masked_loss and config.objective != 'classification':
-    raise UserError(
-        f'config.train.masked_loss={config.train.masked_loss} means nothing to '
-        f'config.objective={config.objective}: set it to 0.')
-  if config.train.augment:
-    _check_augment(task, L)
-  for name in ('tokenizer', 'encoder.vocab_size'):
-    value = config.encoder.vocab_size if '.' in name else config.tokenizer
-    if value and not task.text:
-      raise UserError(f'config.{name}={value} means nothing to {task.name}, '
-                      'which has no texts of one document: leave it out.')
-  paths.local(config.tokenizer, 'config.tokenizer')
-  if task.probe and L not in (0, task.seq_len):
-    raise UserError(
-        f'config.seq_len={L} is not possible: {task.name} queries tokens '
-        f'of the whole sequence, of {task.seq_len}; set it to 0.')
-  if L > task.seq_len:
-    raise UserError(
-        f'config.seq_len={L} is not possible: {task.name} has sequences of '
-        f'{task.seq_len} tokens; choose 1 to {task.seq_len}, or 0 for all.')
-
-
-def _check_augment(task, L):
-  """Raises UserError if a task has no random changes, or not of length L."""
-  if task.windows:
-    if L in (0, task.seq_len):
-      raise UserError(
-          f'config.train.augment=True takes a random window of each document '
-          f'of {task.name}: set config.seq_len to its length, below '
-          f'{task.seq_len}.')
-  elif not task.image and task.dataset != 'listops':
-    raise UserError(
-        f'config.train.augment=True means nothing to {task.name}, for which no '
-        'random change is known: set it to False.')
-  elif L not in (0, task.seq_len):
-    raise UserError(
-        f'config.seq_len={L} is not possible with config.train.augment=True, '
-        f'which needs whole examples of {task.name}: set it to 0.')
-
-
-def _check_train(train, encoder):
-  if train.include_val and train.select == 'best':
-    raise UserError(
-        'config.train.include_val leaves no validation split to choose the '
-        'best checkpoint: set config.train.select=last.')
-  if train.microbatch_size and train.batch_size % train.microbatch_size:
-    raise UserError(
-        f'config.train.microbatch_size={train.microbatch_size} does not '
-        f'divide config.train.batch_size={train.batch_size}: choose a '
-        'divisor, or 0 for the best size on this machine.')
-  share = sharing(train, encoder)
-  if train.batch_size % share:
-    raise UserError(
-        f'config.encoder.norm_examples={share} does not divide '
-        f'config.train.batch_size={train.batch_size}: choose a divisor.')
-  if train.microbatch_size % share:
-    raise UserError(
-        f'config.train.microbatch_size={train.microbatch_size} is not possible '
-        f'with norm=batch, whose statistics are those of {share} examples: set '
-        'it to 0 or a multiple, or config.encoder.norm_examples to a divisor.')
-  if not all(type(n) is int and 0 < n <= MANY for n in train.lengths):
-    raise UserError(
-        f'config.train.lengths={_shown(train.lengths)} is not possible: give '
-        f'whole numbers of 1 to {MANY}, or () for the full length only.')
-
-
-def _check_optim(optim):
-  if optim.final_fraction and optim.schedule not in ('cosine', 'linear'):
-    raise UserError(
-        f'config.optim.final_fraction={optim.final_fraction} means nothing to '
-        f'the schedule {optim.schedule}: set it to 0.')
-  if optim.momentum != FIELDS['optim.momentum'].default and (
-      optim.name not in ('sgd', 'muon')):
-    raise UserError(
-        f'config.optim.momentum={optim.momentum} means nothing to the '
-        f'optimizer {optim.name}: leave it out, or choose sgd or muon.')
-  for group in optim.groups:
-    problem = _group_problem(group)
-    if problem:
-      raise UserError(
-          f'config.optim.groups has the group {group!r}, {problem}: give pairs '
-          'of a regular expression and dict(learning_rate=..., '
-          'weight_decay=...), or None for frozen.')
-
-
-def _check_ssm(config):
-  train, name = config.train, config.model.name
-  given = [field for field in ('ssm_learning_rate', 'ssm_weight_decay')
-           if train[field] != -1]
-  known = getattr(models.module(name), 'PARAM_GROUPS', ())
-  # A protocol sets these fields for all mixers. They have no effect on a mixer
-  # without such parameters.
-  theirs = PROTOCOLS.get(config.protocol, {}).get(config.task, {}).get(
-      'train', {})
-  for field in given + ['ssm_parameters'] * bool(train.ssm_parameters):
-    value = train[field]
-    if not known and value == theirs.get(field):
-      continue
-    if not known:
-      raise UserError(
-          f'config.train.{field}={_shown(value)} means nothing to {name}, '
-          'whose file names no state-space parameters (PARAM_GROUPS): leave it '
-          'out, or use config.optim.groups.')
-    if field in given and value < 0:
-      raise UserError(
-          f'config.train.{field}={value} is not possible: it must be -1, for '
-          'that of the other parameters, or at least 0.')
-    if not given:
-      raise UserError(
-          'config.train.ssm_parameters means nothing alone: set '
-          'config.train.ssm_learning_rate or config.train.ssm_weight_decay '
-          'too.')
-  if train.ssm_parameters == theirs.get('ssm_parameters'):
-    return
-  for parameter in train.ssm_parameters:
-    check_choice('config.train.ssm_parameters: the name', parameter, known)
-
-
-def _check_init(config):
-  phase = config.pretrain
-  if config.init_rules and not config.init_from:
-    raise UserError('config.init_rules means nothing without config.init_from: '
-                    'name the run to start from.')
-  if config.init_from and phase.objective:
-    raise UserError('config.init_from and config.pretrain.objective both set '
-                    'the first parameters: leave one out.')
-  for name in ('steps', 'learning_rate'):
-    if not phase.objective and (
-        phase[name] != FIELDS[f'pretrain.{name}'].default):
-      raise UserError(f'config.pretrain.{name} means nothing without '
-                      'config.pretrain.objective: choose masked or causal.')
-  if -1 < phase.learning_rate < 0:
-    raise UserError(
-        f'config.pretrain.learning_rate={phase.learning_rate} is not possible: '
-        'it must be -1, for that of train, or at least 0.')
-  for rule in config.init_rules:
-    problem = _pair_problem(rule) or (
-        '' if rule[1] is None or isinstance(rule[1], str) else
-        'whose second part is neither a name nor None')
-    if problem:
-      raise UserError(
-          f'config.init_rules has the rule {rule!r}, {problem}: give pairs of '
-          'a regular expression and the name of an array of the source, or '
-          'None for a fresh one.')
-
-
-def _pair_problem(pair):
-  """Returns why this is no pair of an expression and more; '' if it is."""
-  if not (isinstance(pair, (tuple, list)) and len(pair) == 2
-          and isinstance(pair[0], str)):
-    return 'which is not such a pair'
-  try:
-    re.compile(pair[0])
-  except (re.error, RecursionError, OverflowError) as e:
-    return f'whose expression cannot be read ({e})'
+def _pair(pairs, fault: Callable[[Any], str]) -> str:
+  """Returns the first pair with a fault, in words; '' if all are valid."""
+  for pair in pairs:
+    if not (isinstance(pair, (tuple, list)) and len(pair) == 2
+            and isinstance(pair[0], str)):
+      return f'{pair!r}, which is not such a pair'
+    try:
+      re.compile(pair[0])
+      found = fault(pair[1])
+    except (re.error, RecursionError, OverflowError) as e:
+      found = f'whose expression cannot be read ({e})'
+    if found:
+      return f'{pair!r}, {found}'
   return ''
 
 
-def _group_problem(group):
-  """Returns the problem of a group of parameters, '' if there is none."""
-  problem = _pair_problem(group)
-  if problem:
-    return problem
-  own = group[1]
-  if own is None:
-    return ''
-  if not hasattr(own, 'items'):
+def _origin_fault(name):
+  return '' if name is None or isinstance(name, str) else (
+      'whose second part is neither a name nor None')
+
+
+def _group_fault(own):
+  if own is not None and not hasattr(own, 'items'):
     return 'whose second part is neither a dict nor None'
-  for name, value in own.items():
+  for name, value in (own or {}).items():
     if name not in GROUP_FIELDS:
       return f'with {name!r}, which is not one of {", ".join(GROUP_FIELDS)}'
-    field = FIELDS[f'train.{name}']
-    if not _is(value, float) or not _inside(value, field):
-      return f'whose {name} is not a finite number {_limits(field)}'
+    try:
+      fields.Train.model_validate({name: value})
+    except pydantic.ValidationError:
+      return (f'whose {name} is not a finite number of at least 0 and at most '
+              f'{fields.LARGEST}')
   return ''
 
 
-def _check_model(config):
-  encoder, model = config.encoder, config.model
-  if encoder.mlp_width >> max(encoder.head_layers - 1, 0) == 0:
-    raise UserError(
-        f'config.encoder.head_layers={encoder.head_layers} halves '
-        f'config.encoder.mlp_width={encoder.mlp_width} until nothing is left: '
-        'choose fewer layers.')
-  if encoder.mean_over != 'tokens' and encoder.pooling != 'mean':
-    raise UserError(
-        f'config.encoder.mean_over={encoder.mean_over} means nothing to '
-        f'pooling={encoder.pooling}: set config.encoder.pooling=mean.')
-  if encoder.norm != 'batch':
-    for name in ('norm_momentum', 'norm_examples'):
-      if encoder[name] != FIELDS[f'encoder.{name}'].default:
-        raise UserError(
-            f'config.encoder.{name}={encoder[name]} means nothing to '
-            f'norm={encoder.norm}: leave it out, or set norm=batch.')
-  heads, width = model.get('num_heads', 1), model.get('qkv_width', 0)
-  if width % heads:
-    raise UserError(
-        f'config.model.num_heads={heads} does not divide '
-        f'config.model.qkv_width={width}: choose a divisor.')
+def _groups(c):
+  """Names of the mixer's state-space parameters."""
+  return getattr(models.module(c.model.name), 'PARAM_GROUPS', ())
+
+
+def _own(c, name):
+  """Returns whether a setting of `train` is not the protocol's."""
+  theirs = PROTOCOLS.get(c.protocol, {}).get(c.task, {}).get('train', {})
+  value = c.train[name]
+  return theirs.get(name) != (
+      tuple(value) if isinstance(value, list) else value)
+
+
+def _unknown(names, known):
+  return next((f'{name!r} is not possible: {choose(name, known)}'
+               for name in names if name not in known), '')
+
+
+_IMAGES = '{it} means nothing to {t.name}, which has no pixels: set it to '
+_TEXTS = ('{it} means nothing to {t.name}, which has no texts of one document: '
+          'leave it out.')
+_RATES = ('ssm_learning_rate', 'ssm_weight_decay')
+# Triples of a field, a function of config and task, and an error. The config is
+# wrong if the field has not its default and the function is true. In the error,
+# {it} is the field with its value, {name} is the field without it, {c} is the
+# config, {t} the task and {found} the result of the function.
+RULES = (
+    ('mask_black', lambda c, t: not t.image, _IMAGES + 'False.'),
+    ('encoder.inputs', lambda c, t: not t.image, _IMAGES + 'ids.'),
+    ('train.masked_loss', lambda c, t: c.objective != 'classification',
+     '{it} means nothing to config.objective={c.objective}: set it to 0.'),
+    ('train.augment', lambda c, t: t.windows and _whole(c, t),
+     '{it} takes a random window of each document of {t.name}: set '
+     'config.seq_len to its length, below {t.seq_len}.'),
+    ('train.augment',
+     lambda c, t: not (t.windows or t.image or t.dataset == 'listops'),
+     '{it} means nothing to {t.name}, for which no random change is known: set '
+     'it to False.'),
+    ('seq_len',
+     lambda c, t: c.train.augment and not (t.windows or _whole(c, t)),
+     '{it} is not possible with config.train.augment=True, which needs whole '
+     'examples of {t.name}: set it to 0.'),
+    ('tokenizer', lambda c, t: not t.text, _TEXTS),
+    ('encoder.vocab_size', lambda c, t: not t.text, _TEXTS),
+    ('seq_len', lambda c, t: t.probe and not _whole(c, t),
+     '{it} is not possible: {t.name} queries tokens of the whole sequence, of '
+     '{t.seq_len}; set it to 0.'),
+    ('seq_len', lambda c, t: c.seq_len > t.seq_len,
+     '{it} is not possible: {t.name} has sequences of {t.seq_len} tokens; '
+     'choose 1 to {t.seq_len}, or 0 for all.'),
+    ('train.include_val', lambda c, t: c.train.select == 'best',
+     '{name} leaves no validation split to choose the best checkpoint: set '
+     'config.train.select=last.'),
+    ('train.microbatch_size',
+     lambda c, t: c.train.batch_size % c.train.microbatch_size,
+     '{it} does not divide config.train.batch_size={c.train.batch_size}: '
+     'choose a divisor, or 0 for the best size on this machine.'),
+    ('encoder.norm_examples', lambda c, t: c.train.batch_size % sharing(c),
+     '{it} does not divide config.train.batch_size={c.train.batch_size}: '
+     'choose a divisor.'),
+    ('train.microbatch_size',
+     lambda c, t: c.train.microbatch_size % sharing(c) and sharing(c),
+     '{it} is not possible with norm=batch, whose statistics are those of '
+     '{found} examples: set it to 0 or a multiple, or '
+     'config.encoder.norm_examples to a divisor.'),
+    ('train.lengths', lambda c, t: not all(
+        type(n) is int and 0 < n <= MANY for n in c.train.lengths),
+     '{it} is not possible: give whole numbers of 1 to 1048576, or () for the '
+     'full length only.'),
+    ('optim.final_fraction',
+     lambda c, t: c.optim.schedule not in ('cosine', 'linear'),
+     '{it} means nothing to the schedule {c.optim.schedule}: set it to 0.'),
+    ('optim.momentum', lambda c, t: c.optim.name not in ('sgd', 'muon'),
+     '{it} means nothing to the optimizer {c.optim.name}: leave it out, or '
+     'choose sgd or muon.'),
+    ('optim.groups', lambda c, t: _pair(c.optim.groups, _group_fault),
+     '{name} has the group {found}: give pairs of a regular expression and '
+     'dict(learning_rate=..., weight_decay=...), or None for frozen.'),
+    # A protocol sets these for all mixers: without effect on some.
+    *((f'train.{name}', lambda c, t, name=name: (
+        not _groups(c) and _own(c, name)),
+       '{it} means nothing to {c.model.name}, whose file names no state-space '
+       'parameters (PARAM_GROUPS): leave it out, or use config.optim.groups.')
+      for name in (*_RATES, 'ssm_parameters')),
+    *((f'train.{name}', lambda c, t, name=name: _groups(c) and (
+        c.train[name] < 0),
+       '{it} is not possible: it must be -1, for that of the other parameters, '
+       'or at least 0.') for name in _RATES),
+    ('train.ssm_parameters', lambda c, t: _groups(c) and all(
+        c.train[name] == -1 for name in _RATES),
+     '{name} means nothing alone: set config.train.ssm_learning_rate or '
+     'config.train.ssm_weight_decay too.'),
+    ('train.ssm_parameters', lambda c, t: _own(c, 'ssm_parameters') and (
+        _unknown(c.train.ssm_parameters, _groups(c))),
+     '{name}: the name={found}'),
+    ('init_rules', lambda c, t: not c.init_from,
+     '{name} means nothing without config.init_from: name the run to start '
+     'from.'),
+    ('init_from', lambda c, t: c.pretrain.objective,
+     '{name} and config.pretrain.objective both set the first parameters: '
+     'leave one out.'),
+    *((f'pretrain.{name}', lambda c, t: not c.pretrain.objective,
+       '{name} means nothing without config.pretrain.objective: choose masked '
+       'or causal.') for name in ('steps', 'learning_rate')),
+    ('pretrain.learning_rate', lambda c, t: c.pretrain.learning_rate < 0,
+     '{it} is not possible: it must be -1, for that of train, or at least 0.'),
+    ('init_rules', lambda c, t: _pair(c.init_rules, _origin_fault),
+     '{name} has the rule {found}: give pairs of a regular expression and the '
+     'name of an array of the source, or None for a fresh one.'),
+    ('encoder.head_layers',
+     lambda c, t: not c.encoder.mlp_width >> c.encoder.head_layers - 1,
+     '{it} halves config.encoder.mlp_width={c.encoder.mlp_width} until nothing '
+     'is left: choose fewer layers.'),
+    ('encoder.mean_over', lambda c, t: c.encoder.pooling != 'mean',
+     '{it} means nothing to pooling={c.encoder.pooling}: set '
+     'config.encoder.pooling=mean.'),
+    *((f'encoder.{name}', lambda c, t: c.encoder.norm != 'batch',
+       '{it} means nothing to norm={c.encoder.norm}: leave it out, or set '
+       'norm=batch.') for name in ('norm_momentum', 'norm_examples')),
+    ('model.num_heads',
+     lambda c, t: c.model.get('qkv_width', 0) % c.model.num_heads,
+     '{it} does not divide config.model.qkv_width={c.model.qkv_width}: choose '
+     'a divisor.'),
+)

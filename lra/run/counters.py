@@ -20,12 +20,7 @@ _SHARE = 0.1  # warn if the loss is that of guessing for this share of all steps
 
 @dataclasses.dataclass
 class RunCounters:
-  """Counts steps and seconds; each checkpoint stores it with the state.
-
-  Attributes:
-    guessing_since: step since which the loss is that of guessing, or -1.
-    guessing_step: step at which the warning about guessing was due, or 0.
-  """
+  """Counts steps and seconds; each checkpoint stores it with the state."""
   validated_step: int = 0
   best_step: int = 0
   best_val: dict | None = None
@@ -35,8 +30,8 @@ class RunCounters:
   eval_seconds: float = 0.0
   compile_seconds: float = 0.0
   peak_memory_bytes: int = 0
-  guessing_since: int = -1
-  guessing_step: int = 0
+  guessing_since: int = -1  # step since which the loss is that of guessing
+  guessing_step: int = 0  # step at which the warning about it was due
   _clock_started = None  # no field: checkpoints do not contain it
 
   @classmethod

@@ -119,7 +119,7 @@ def read(path: pathlib.Path) -> dict:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-  """The validation accuracy of a run.
+  """The validation accuracy of a run, or of a record (`recorded`).
 
   Attributes:
     path: the run directory, or the record.
@@ -127,7 +127,6 @@ class Curve:
     scores: step -> accuracy on the validation split, a fraction. A record has
       only that of the tested parameters.
     baselines: name -> accuracy; {} for an unfinished run.
-    recorded: whether it is a record.
   """
   path: pathlib.Path
   config: dict
@@ -184,16 +183,12 @@ def _is_config(value):
 
 
 def plot_runs(paths: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
-  """Writes the validation accuracies of runs against steps, atomically.
+  """Writes the validation accuracies of runs against steps, as .png or .svg.
 
   Runs of one experiment (`lra.schema.identity`) that differ in their seed
   share a line. The line is their mean, at the steps that all of them have. A
   band reaches from the least to the largest. Records do not hold the curve:
   each is a diamond at the step of its tested parameters.
-
-  Args:
-    paths: run directories, finished or not, or records.
-    out: the figure to write, .png or .svg.
 
   Raises:
     UserError: a path is no run or record, or given twice, or the figure cannot

@@ -1,7 +1,7 @@
-"""Makes the experiment of a config: the one place that checks a config.
+"""Makes the experiment of a config.
 
-`resolve` checks a config and builds its encoder once. Everything after it takes
-the `Experiment`.
+`resolve` checks a config and builds its encoder, once. Nothing after it checks
+the config again.
 """
 
 import dataclasses
@@ -20,9 +20,10 @@ from lra.configs import base
 from lra.core import paths, tasks
 from lra.core.errors import UserError
 from lra.core.tasks import Task
+from lra.data import prepared, wordpiece
 from lra.nn import mixer as mixers
 from lra.nn.encoder import Encoder
-from lra.run import bert, check, loader, source, vocabulary
+from lra.run import bert, check, loader, sources
 from lra.schema import identity
 
 
@@ -32,12 +33,9 @@ class Experiment:
 
   Attributes:
     config: the whole config, without references.
-    task: its task.
-    objective: its objective.
-    encoder: its encoder in float32; `model` changes the dtype.
+    encoder: the encoder in float32; `model` changes the dtype.
     folder: the run directory.
-    made_by: the value of --config: file and task; '' for a config made in
-      Python.
+    made_by: file and task of --config; '' for a config made in Python.
   """
   config: ConfigDict
   task: Task
@@ -46,27 +44,17 @@ class Experiment:
   folder: pathlib.Path
   made_by: str = ''
 
-  @property
-  def protocol(self) -> str:
-    """Name of the protocol that the config began with."""
-    return self.config.protocol
-
   @functools.cached_property
   def changes(self) -> dict[str, Any] | None:
-    """Settings that differ from the protocol; None without `made_by`.
-
-    See `protocol_changes`, which raises UserError for an unknown protocol.
-    """
-    if not self.made_by:
-      return None
-    return protocol_changes(self.config.to_dict(), self.made_by)
+    """See `protocol_changes`; None without `made_by`."""
+    return protocol_changes(
+        self.config.to_dict(), self.made_by) if self.made_by else None
 
   @property
   def config_file(self) -> pathlib.Path | None:
     """The file that made the config; None for a config made in Python."""
-    if not self.made_by:
-      return None
-    return paths.config_file(paths.config_parts(self.made_by)[0])
+    return paths.config_file(
+        paths.config_parts(self.made_by)[0]) if self.made_by else None
 
   @property
   def dtype(self) -> str:
@@ -76,13 +64,18 @@ class Experiment:
     return 'float32' if jax.default_backend() == 'cpu' else 'bfloat16'
 
   @property
+  def length(self) -> int:
+    """Positions of a whole sequence, the CLS token included."""
+    return self.objective.seq_len + self.encoder.prepend_cls
+
+  @property
   def lengths(self) -> tuple[int, ...]:
     """Rising lengths that sequences may be computed at, the full one last.
 
     Only the full length is possible if padding takes part in the computation:
-    as tokens, in the size of a mean, or in the mixer. Batch norms need the full
-    length too: their groups of examples must not be sorted, and their devices
-    wait for each other.
+    as tokens, in the size of a mean, or in the mixer. Batch norms need it too:
+    their groups of examples must not be sorted, and their devices wait for each
+    other.
     """
     config, full = self.config, self.objective.seq_len
     padding_counts = (
@@ -101,17 +94,46 @@ class Experiment:
     """Returns the kernel that the mixers run; `xla` if there is no choice."""
     runs = getattr(
         self.encoder.mixer(dtype=jnp.dtype(dtype)), 'kernel_for', None)
-    if runs is None:
-      return 'xla'
-    return runs(self.objective.seq_len + self.encoder.prepend_cls,
-                self.config.encoder.width)
+    return runs(self.length, self.encoder.width) if runs else 'xla'
 
   @property
   def state_size(self) -> int | None:
     """Numbers that one layer keeps from token to token; see `lra.nn.mixer`."""
     return mixers.state_size(
-        self.encoder.mixer(), self.config.encoder.width,
-        self.objective.seq_len + self.encoder.prepend_cls)
+        self.encoder.mixer(), self.encoder.width, self.length)
+
+  @functools.cached_property
+  def source(self) -> 'Experiment | None':
+    """The run whose parameters it starts with, if a config describes it."""
+    return _source(self.config)
+
+  @property
+  def start(self) -> pathlib.Path:
+    """The run or BERT whose parameters it starts with; it may not exist."""
+    return self.source.folder if self.source else sources.path(self.config)
+
+  @property
+  def vocabulary(self) -> wordpiece.Vocabulary | None:
+    """The word pieces of its texts; None for bytes.
+
+    Raises:
+      UserError: the vocabulary is not named, is missing or has changed.
+    """
+    if not self.config.encoder.vocab_size:
+      return None
+    return sources.vocabulary(self.config, self.folder)
+
+  def data(self, data_dir: str | os.PathLike | None = None
+           ) -> prepared.Prepared:
+    """Loads the data set, by default from the config's folder.
+
+    Raises:
+      UserError: see `vocabulary` and `prepared.load`.
+    """
+    words = self.vocabulary  # an error here is known before data are prepared
+    data = prepared.load(
+        self.task.name, data_dir or self.config.data_dir or None)
+    return words.prepared(data, self.objective.seq_len) if words else data
 
   def with_seed(self, seed: int) -> 'Experiment':
     """Returns the experiment with another seed, in its own run directory."""
@@ -129,8 +151,7 @@ def resolve(config: ConfigDict, *, made_by: str = '',
 
   Args:
     config: a whole config, with or without references; it is copied.
-    made_by: the value of --config, '' for a config made in Python.
-    folder: the run directory; by default `identity.run_folder`.
+    made_by, folder: see `Experiment`; by default `identity.run_folder`.
 
   Raises:
     UserError: the config cannot be run; the message names the field.
@@ -143,11 +164,14 @@ def resolve(config: ConfigDict, *, made_by: str = '',
   config = config.copy_and_resolve_references()
   if (config.init_from or config.pretrain.objective) and (
       not config.init_source):
-    config.init_source = source.fingerprint(config)
+    begun = _source(config)
+    config.init_source = (
+        identity.config_hash(begun.config.to_dict()) if begun else
+        sources.fingerprint(sources.path(config)))
     if bert.made(config.init_source):
-      bert.check(config, source.folder(config))
+      bert.check(config, sources.path(config))
   if not config.tokenizer_source:
-    config.tokenizer_source = vocabulary.fingerprint(config)
+    config.tokenizer_source = sources.check_tokenizer(config)
   if config.encoder.vocab_size:
     task = dataclasses.replace(task, vocab_size=config.encoder.vocab_size)
   objective = made(config, task, config.seq_len or task.seq_len)
@@ -159,12 +183,13 @@ def resolve(config: ConfigDict, *, made_by: str = '',
           folder or identity.run_folder(config.to_dict()))), made_by)
 
 
-def _encoder(config, objective):
-  """Returns the encoder of a checked config, in float32.
+def _source(config):
+  """Returns the experiment that a config starts from; None for a path."""
+  made = sources.config_of(config)
+  return made and resolve(made[0], made_by=made[1])
 
-  Raises:
-    UserError: the pooling reads the first position of a causal mixer.
-  """
+
+def _encoder(config, objective):
   settings = config.encoder
   mixer = make_mixer(config.model)
   traits = mixers.traits_of(mixer())
@@ -178,42 +203,27 @@ def _encoder(config, objective):
         f'config.encoder.pooling={settings.pooling} reads the first position, '
         f'which sees no other token in {config.model.name}: choose mean or '
         'last.')
-  return Encoder(
-      mixer=mixer, vocab_size=objective.task.vocab_size,
-      num_layers=settings.num_layers, width=settings.width,
-      conv_width=settings.conv_width,
-      mlp_width=settings.mlp_width, dropout=settings.dropout,
-      positions=settings.positions, max_positions=settings.max_positions,
-      token_types=settings.token_types,
-      norm_embedding=settings.norm_embedding,
-      prepend_cls=settings.pooling == 'cls',
-      cls_has_position=settings.cls_has_position,
-      embedding_std=settings.embedding_std, remat=settings.remat,
-      norm=settings.norm, norm_place=settings.norm_place,
-      norm_eps=settings.norm_eps, gelu=settings.gelu,
-      norm_momentum=settings.norm_momentum,
-      norm_rows=settings.norm_examples * (2 if objective.task.dual else 1),
-      block=settings.block, inputs=settings.inputs,
-      tie_dropout=settings.tie_dropout,
-      mask_padding=config.mask_padding, dtype=jnp.dtype('float32'),
-      full_length=objective.seq_len)
+  return _made(Encoder, {}, **{
+      **settings.to_dict(), 'mixer': mixer,
+      'vocab_size': objective.task.vocab_size,
+      'prepend_cls': settings.pooling == 'cls',
+      'norm_rows': settings.norm_examples * (2 if objective.task.dual else 1),
+      'mask_padding': config.mask_padding, 'dtype': jnp.dtype('float32'),
+      'full_length': objective.seq_len})
 
 
 def make_mixer(model):
-  """Returns a function with which the encoder makes its mixers.
+  """Returns a function with which the encoder makes mixers of `config.model`.
 
-  The function takes `dtype`, `layer`, `num_layers`, `full_length`, `dropout`,
-  `tie_dropout` and `name`. It passes on those for which the mixer has a field.
-
-  Args:
-    model: `config.model`, checked.
+  It takes the fields in `models.GIVEN`, and passes on those that a mixer has.
   """
   arguments = model.to_dict()
-  return functools.partial(
-      _mixer, models.mixer(arguments.pop('name')), arguments)
+  cls = models.mixer(arguments.pop('name'))
+  return functools.partial(_made, cls, arguments)
 
 
-def _mixer(cls, arguments, **given) -> nn.Module:
+def _made(cls, arguments, **given) -> nn.Module:
+  """Makes a module, with those of the given values that it has a field for."""
   fields = cls.__dataclass_fields__
   return cls(**arguments, **{k: v for k, v in given.items() if k in fields})
 
@@ -223,11 +233,7 @@ def protocol_changes(config: dict, made_by: str) -> dict[str, Any]:
 
   A protocol sets the fields that every model has: steps, learning rate, sizes,
   length, pooling, head. The other arguments of a mixer count as changed if they
-  differ from its config file.
-
-  Args:
-    config: the whole config, as plain values.
-    made_by: the value of --config: file and task of the config.
+  differ from its config file, `made_by`.
 
   Raises:
     UserError: the protocol does not exist, or does not have the task.
@@ -240,7 +246,7 @@ def protocol_changes(config: dict, made_by: str) -> dict[str, Any]:
 def _own(made_by):
   """Returns the arguments that a config file gives its mixer, by dotted name.
 
-  They are cached, since the file may change while its runs last.
+  Cached, since the file may change while its runs last.
   """
   made = loader.made_by([f'--config={made_by}'])
   return identity.flatten({

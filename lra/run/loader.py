@@ -1,17 +1,11 @@
-"""The flag --config: a file, a task and changes of fields make a config.
-
-Any error in the file or in a change is a UserError of one sentence, raised
-before any work is done.
-"""
+"""The flag --config: a file, a task and changes of fields make a config."""
 
 import ast
 import functools
-import itertools
 import pathlib
 import re
 import sys
 import types
-from collections.abc import Collection
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
@@ -19,8 +13,9 @@ from ml_collections import ConfigDict, config_flags
 from lra.core import files, paths, signals
 from lra.core.errors import UserError, explained, meant
 from lra.run import check
+from lra.schema import identity
 from lra.schema.fields import FIELDS
-from lra.schema.synonyms import FIELD_OF
+from lra.schema.synonyms import beside, likeliest
 
 _FORM = ('--config has the form configs/<model>.py:<task>, and `list` shows '
          'the models and tasks')
@@ -63,7 +58,7 @@ class _Parser(flags.ArgumentParser):
     self._argv = argv
 
   def parse(self, path):
-    """See `flags.ArgumentParser.parse`."""
+    """Returns the config; UserError for any error in the file or a change."""
     path, *argument = paths.config_parts(paths.local(path, '--config'))
     path = path and str(paths.config_file(path))
     try:
@@ -81,13 +76,11 @@ class _Parser(flags.ArgumentParser):
       raise UserError(
           f'{path}: get_config returns {type(config).__name__} instead of a '
           'config: begin with get_config of configs/base.py and return it.')
-    names = [*itertools.chain(*check.flatten(config))]
-    for name in FIELDS:
-      if name not in names and not (
-          name.startswith('model.') and name != 'model.name'):
-        raise UserError(
-            f'{path}: get_config leaves out config.{name}: begin with '
-            'get_config of configs/base.py.')
+    values = check.plain(config)
+    if name := check.missing(values):
+      raise UserError(f'{path}: get_config leaves out config.{name}: begin '
+                      'with get_config of configs/base.py.')
+    names = [*identity.flatten(values)]
     for argument in sys.argv if self._argv is None else self._argv:
       found = re.match(r'--?(?:no)?config\.([^=]*)=?(.*)', argument, re.DOTALL)
       if found:
@@ -95,7 +88,6 @@ class _Parser(flags.ArgumentParser):
     return config
 
   def flag_type(self):
-    """See `flags.ArgumentParser.flag_type`."""
     return 'config'
 
 
@@ -140,7 +132,7 @@ def _check_change(name, value, names):
     return _check_section(name, value, section)
   close = likeliest(name, names)
   hint = (f'did you mean config.{close}?' if close else
-          f'there are {", ".join(sorted(_group(name, names) or names))}.')
+          f'there are {", ".join(sorted(beside(name, names) or names))}.')
   raise UserError(f'--config.{name} changes no field of the config: {hint}')
 
 
@@ -157,46 +149,3 @@ def _check_section(name, value, section):
         f'--config.{name}={value} would replace all of config.{name}, and '
         f'config.{missing[0]} is missing: change single fields, as in '
         f'--config.{missing[0]}=...')
-
-
-def likeliest(name: str, names: Collection[str]) -> str:
-  """Returns the field that a wrong name is likeliest to mean, or ''.
-
-  A name of other programs (`lra.schema.synonyms`) comes first if no field has
-  it, then the fields of the same group, then all others.
-
-  Args:
-    name: the wrong name, such as `encoder.depth` or `lr`.
-    names: the dotted names of all fields.
-  """
-  last = name.rpartition('.')[2].lower()
-  taken = any(n.rpartition('.')[2] == last for n in names)
-  if FIELD_OF.get(last) in names and not taken:
-    return FIELD_OF[last]
-  return _meant(name, _group(name, names)) or _meant(name, names)
-
-
-def _group(name, names):
-  """Returns the fields of the group of `name`."""
-  return [n for n in names if n.rpartition('.')[0] == name.rpartition('.')[0]]
-
-
-def _meant(name, names):
-  """Returns the field that a wrong name is likeliest to mean, or ''.
-
-  A field with this name in another group comes first, then one with these
-  initials (lr for learning_rate). Last come similar names, and names that
-  contain it. Of fields with one name, the first one in FIELDS counts.
-  """
-  last = name.rpartition('.')[2]
-  order = list(FIELDS)
-  names = sorted(names, key=lambda n: (
-      order.index(n) if n in FIELDS else len(order)))
-  fields = {n.rpartition('.')[2]: n for n in reversed(names)}
-  initials = [n for n in fields if '_' in n and last == ''.join(
-      word[:1] for word in n.split('_'))]
-  alike = [close for close in [meant(last, fields, 0.75)] if close]
-  parts = sorted((n for n in fields if len(last) > 3 and last in n),
-                 key=lambda n: (not n.startswith(last), len(n)))
-  found = [last] * (last in fields) + initials + alike + parts
-  return fields[found[0]] if found else ''

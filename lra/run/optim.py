@@ -148,10 +148,10 @@ def gradient_norm(config, grads) -> tuple[Any, jax.Array]:
   gradients.
 
   On a single GPU, the returned gradients lie in one array. Then one kernel
-  computes the norm, and XLA updates all parameters of one shape by one kernel,
-  after the last gradient. Otherwise XLA would launch a kernel for each
-  parameter, and copy the parameters that the backward pass still reads. With
-  several devices, the array would have to be gathered.
+  computes the norm, and one updates all parameters of one shape, after the last
+  gradient. Otherwise XLA would launch a kernel for each parameter, and copy the
+  parameters that the backward pass still reads. With several devices, the array
+  would have to be gathered.
   """
   groups = groups_of(config)
   mesh = jax.sharding.get_abstract_mesh()

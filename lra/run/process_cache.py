@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lra.data import prepared
-from lra.run import vocabulary
 from lra.schema import identity
 
 # Fields that compiled steps take as arguments or do not use.
@@ -20,8 +19,7 @@ class ProcessCache:
   Attributes:
     runs_at_once: number of runs that train at the same time.
     compiled: set once one of the runs has compiled its steps.
-    varied: names of the fields in which the runs' configs differ, such as
-      `train.learning_rate`.
+    varied: dotted names of the fields in which the runs' configs differ.
   """
 
   def __init__(self, runs_at_once: int = 1, experiments: Sequence = ()):
@@ -39,13 +37,12 @@ class ProcessCache:
       return self._made[name]
 
   def data(self, experiment) -> prepared.Prepared:
-    """Returns an experiment's data set; raises as `vocabulary.load`."""
+    """Returns an experiment's data set; see `Experiment.data`."""
     config = experiment.config
     words = config.tokenizer_source and (
-        f'{config.tokenizer_source} {experiment.objective.seq_len}')
-    return self.once(
-        f'data of {config.task} in {config.data_dir or None} {words}',
-        lambda: vocabulary.load(experiment))
+        config.tokenizer_source, experiment.objective.seq_len)
+    return self.once(f'data of {config.task} in {config.data_dir} {words}',
+                     experiment.data)
 
 
 def step_key(program) -> str:

@@ -27,10 +27,10 @@ LOADED = ('the new file uses parameters that were trained with the old one, so '
 
 def of_run(program: Program, shared: ProcessCache,
            recorded: bool = False) -> dict:
-  """Returns origin, model sizes, device, kernel and flags of a run.
+  """Returns origin, model sizes, device, kernel and flags, for the record.
 
-  They are written to env.json and to results. The origin is read once, by the
-  first run of a process: files edited later are not those that run.
+  The origin is read once, by the first run of a process, since files may be
+  edited later.
 
   Args:
     program: the program of the run.
@@ -38,13 +38,12 @@ def of_run(program: Program, shared: ProcessCache,
     recorded: whether a run of this process will be published.
 
   Raises:
-    UserError: the name of the model or protocol, or its state size, is not
-      valid in a record.
+    UserError: the name of the model or protocol is not valid in a record.
   """
   experiment = program.experiment
   name = experiment.config.model.name
   result.check_name('model', name)
-  result.check_name('protocol', experiment.protocol)
+  result.check_name('protocol', experiment.config.protocol)
   # First, so that an impossible kernel fails before `of_files` may warn.
   kernel = experiment.kernel(program.dtype)
   return {**shared.once(f'origin of {name}',
@@ -68,15 +67,7 @@ def of_sizes(program: Program) -> dict[str, int]:
 def of_files(experiment: Experiment, recorded: bool = False) -> dict:
   """Returns the commit, and hashes of the model's and the config's file.
 
-  Call it when a run begins: files may change later.
-
-  Args:
-    experiment: the experiment.
-    recorded: whether to warn if the commit is not published.
-
-  Returns:
-    `git_commit`, `git_dirty`, `git_published`, `model_sha256`,
-    `config_sha256`; see `lra.schema.result.Result`.
+  If `recorded` is true, it warns of a commit that is not published.
   """
   made_by = {'model': _file_of(experiment.config.model.name),
              'config': experiment.config_file}
@@ -98,21 +89,17 @@ def continued(before: dict, now: dict) -> dict:
     now: the origin of this process, from `of_run`.
 
   Returns:
-    `now` with these changes. `git_commits` has all commits, the first one
-    first, if there are several. `git_dirty` is true if it ever was, or if the
-    file of the model or config has changed. `git_published` is true if all
-    commits are published. `devices` has all kinds, if there are several.
-    `xla_flags` has all flags. `draws` names both values if they differ.
+    `now`, but `git_commits`, `devices`, `xla_flags` and `draws` have the values
+    of all processes in order, if they differ. `git_dirty` is true if it ever
+    was, or if the file of the model or config has changed. `git_published` is
+    true if all commits are published.
   """
-  def distinct(many, one):
-    """Returns the distinct values of both, earlier processes first."""
-    earlier = before.get(many) or [before.get(one)]
-    return list(dict.fromkeys(filter(None, (*earlier, now.get(one)))))
-
   merged = dict(now)
   for many, one in (('git_commits', 'git_commit'), ('devices', 'device')):
-    if len(values := distinct(many, one)) > 1:
-      merged[many] = values
+    earlier = before.get(many) or [before.get(one)]
+    values = dict.fromkeys(filter(None, (*earlier, now.get(one))))
+    if len(values) > 1:
+      merged[many] = list(values)
   if now['git_dirty'] is not None:
     merged['git_dirty'] = bool(
         now['git_dirty'] or before.get('git_dirty') or any(
@@ -143,11 +130,8 @@ def warn_of_edits(
     runs: Iterable[tuple[pathlib.Path, str, str | None]], what: str) -> None:
   """Warns about runs whose model file has changed.
 
-  An edited config file needs no warning: another config makes another run.
-
   Args:
-    runs: run directory, model and `model_sha256` of each; runs without the
-      hash are skipped.
+    runs: run directory, model and `model_sha256` of each, None if unknown.
     what: FINISHED, GOES_ON or LOADED.
   """
   edited = {}
@@ -155,9 +139,8 @@ def warn_of_edits(
     if None not in (digest, now := _sha256(_file_of(model))) and digest != now:
       edited.setdefault(model, []).append(str(folder))
   for model, folders in edited.items():
-    named = ', '.join(folders[:_NAMED])
-    if len(folders) > _NAMED:
-      named += f' and {len(folders) - _NAMED} more'
+    more = len(folders) - _NAMED
+    named = ', '.join(folders[:_NAMED]) + f' and {more} more' * (more > 0)
     were = 'were' if len(folders) > 1 else 'was'
     say(f'lra/models/{_file_of(model).name} has changed since {named} {were} '
         f'made: {what}.')

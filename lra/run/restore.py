@@ -12,7 +12,7 @@ from lra.run import mesh, program, rundir, weights
 from lra.run.checkpoint import Checkpoints
 from lra.run.counters import RunCounters, scored_of
 from lra.run.experiment import resolve
-from lra.run.source import place
+from lra.run.sources import place
 from lra.schema import fields
 
 

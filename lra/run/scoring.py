@@ -1,21 +1,123 @@
-"""Scores a model on a split, or on sequences of lengths that it has not seen.
-"""
+"""Scores the model of a run on validation, test and unseen lengths."""
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from lra.core.errors import UserError
-from lra.core.terminal import bar
+from lra.core.terminal import StopRequest, bar, say
 from lra.data import batches, prepared
 from lra.data import longer as longer_lib
 from lra.run import optim
+from lra.run.counters import scored_of
+from lra.run.process_cache import step_key
 from lra.run.program import Program
+from lra.run.step import TrainState
+from lra.run.trainer import Trainer, check_finite, finite
 
 Tick = Callable[[Any], bool]  # see `Program.evaluate`
+
+
+def validate(run: Trainer, state: TrainState, stop: StopRequest) -> bool:
+  """Scores the validation split; keeps the parameters if best so far.
+
+  Returns False if a stop was requested meanwhile; nothing is kept then.
+
+  Raises:
+    Diverged: the loss is not finite.
+  """
+  run.stop_clock()
+  split, scored = run.data.splits['val'], scored_of(state)
+  if len(split):
+    scores = evaluate(run, scored, 'val', stop)
+    if scores is None:
+      return False
+    accuracy = scores.get('accuracy')
+    first = '' if accuracy is None else f'accuracy {accuracy:.2%}, '
+    say(f'step {run.step}{run.which}: validation {first}loss '
+        f'{scores["loss"]:.4f}')
+    if run.config.train.mixer_std:
+      compiled = run.shared.once(f'mixer_std {step_key(run.program)}',
+                                 run.program.compile_mixer_std)
+      found = mixer_std(run.program, compiled, scored, split)
+      run.directory.log(step=run.step, split='mixer_std', **{
+          f'block_{i}': finite(value) for i, value in enumerate(found)})
+    run.counters.last_val = scores
+    best = run.counters.best_val
+    if best is None or run.program.objective.better(scores, best):
+      run.counters.best_val, run.counters.best_step = scores, run.step
+      run.checkpoints.save_best(run.step, scored)
+  run.counters.validated_step = run.step
+  return True
+
+
+def test(run: Trainer, state: TrainState, stop: StopRequest) -> dict | None:
+  """Returns the scores of the test split; None after a stop.
+
+  The best or the last parameters are scored, once. Afterwards they are scored
+  on the task's tests of other lengths.
+  """
+  run.checkpoints.wait()
+  scored = run.counters.chosen(run.program, state, run.checkpoints)
+  found = evaluate(run, scored, 'test', stop)
+  if found is None:
+    return None
+  start, key = time.perf_counter(), step_key(run.program)
+  try:
+    for name, scores in longer(
+        run.program, scored,
+        lambda text, make: run.shared.once(f'{text} {key}', make),
+        lambda shown: _ticks(run, shown, stop)):
+      if scores is None:
+        return None
+      run.longer[name] = scores
+  except UserError as e:
+    if run.config.protocol == 'state':  # made for these tests
+      say(f'{run.title}: no tests of longer sequences: {e}')
+  run.counters.eval_seconds += time.perf_counter() - start
+  return found
+
+
+def evaluate(run: Trainer, scored, split: str, stop: StopRequest
+             ) -> dict | None:
+  """Returns and logs the objective's scores of a split; None after a stop.
+
+  Its time is not training time. `scored` has `params` and `constants`.
+
+  Raises:
+    Diverged: the loss is not finite.
+  """
+  examples, start = run.data.splits[split], time.perf_counter()
+  size = run.program.sizes.eval_batch
+  with bar(total=-(-len(examples) // size), what=split,
+           unit='batch') as shown:
+    scores = score(
+        run.program, run.eval_step, scored, examples, _ticks(run, shown, stop),
+        run.data.splits['train'] if split == 'test' else None)
+  if scores is None:
+    return None
+  check_finite(scores['loss'])
+  seconds = time.perf_counter() - start
+  run.counters.eval_seconds += seconds
+  numbers = {k: scores[k] for k in ('loss', 'accuracy') if k in scores}
+  run.directory.log(
+      step=run.step, split=split, **numbers,
+      examples_per_s=len(examples) / seconds,
+      seconds=run.counters.train_seconds)
+  return scores
+
+
+def _ticks(run, shown, stop):
+  """Returns a function that notes a batch; it returns False after a stop."""
+  def tick(counted):
+    shown.update()
+    run.wait_behind(counted)
+    return not stop.reason
+  return tick
 
 
 def score(made: Program, eval_step: Callable, scored, split: prepared.Split,

@@ -69,7 +69,7 @@ def devices(mesh) -> int:
 
 def unit(config, mesh) -> int:
   """Returns the number of examples that microbatches are multiples of."""
-  return math.lcm(devices(mesh), check.sharing(config.train, config.encoder))
+  return math.lcm(devices(mesh), check.sharing(config))
 
 
 def _divisor(batch, most, share, unit):

@@ -12,6 +12,7 @@ from lra.core import distributed, machine, signals
 from lra.core.distributed import is_leader, is_multiprocess
 from lra.core.errors import UserError
 from lra.core.terminal import TIME_LIMIT, StopRequest, bar, say
+from lra.run import scoring
 from lra.run.experiment import Experiment
 from lra.run.process_cache import ProcessCache
 from lra.run.trainer import Diverged, Trainer
@@ -26,9 +27,7 @@ def train(experiment: Experiment, max_minutes: float | None = None,
           tested: bool = True,
           watch: Callable[[int, float], str] | None = None,
           announced: str = '') -> Result:
-  """Trains to the end, a stop or a failure, and scores.
-
-  An interrupted run resumes from its newest checkpoint.
+  """Trains to the end, a stop or a failure, and scores; resumes a stopped run.
 
   Args:
     experiment: the experiment, from `resolve`.
@@ -48,8 +47,7 @@ def train(experiment: Experiment, max_minutes: float | None = None,
 
   Raises:
     UserError: the data, the directory or its checkpoint is not valid, or the
-      experiment cannot be run here; see `program.make`, `prepared.load`,
-      `RunDirectory` and `Checkpoints`.
+      experiment cannot be run here.
   """
   t = experiment.config.train
   with StopRequest(max_minutes) as own, contextlib.closing(Trainer(
@@ -64,7 +62,7 @@ def train(experiment: Experiment, max_minutes: float | None = None,
         (shared or ProcessCache()).once(announced, lambda: say(announced))
       with bar(total=t.steps, done=run.step, what=run.title) as shown:
         while not stop.reason:
-          if run.validation_due() and run.validate(state, stop):
+          if run.validation_due() and scoring.validate(run, state, stop):
             run.save(state)
             if watch and run.step < t.steps:
               own.ask(watch(run.step, run.counters.last_val['accuracy']))
@@ -79,7 +77,7 @@ def train(experiment: Experiment, max_minutes: float | None = None,
             state, text = run.log(state)
             shown.set_postfix_str(text, refresh=False)
       if not stop.reason and tested:
-        test = run.score(state, stop)
+        test = scoring.test(run, state, stop)
       if test is not None:
         status = 'ok'
       elif not stop.reason and not tested:

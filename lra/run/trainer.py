@@ -1,4 +1,8 @@
-"""The training of an open run, step by step: `train.train` keeps the state."""
+"""Opens a run for training, and trains it step by step.
+
+`train.train` calls the methods of `Trainer` in order, and keeps the state;
+`scoring` evaluates it.
+"""
 
 import collections
 import contextlib
@@ -6,55 +10,165 @@ import dataclasses
 import functools
 import math
 import time
+from collections.abc import Sequence
 
 import jax
 
 from lra.core import distributed, machine, signals
-from lra.core.distributed import SharedStop, is_multiprocess
+from lra.core.distributed import SharedStop, is_leader, is_multiprocess
 from lra.core.errors import UserError
-from lra.core.terminal import StopRequest, bar, say
-from lra.data import batches, prepared
-from lra.data.prefetch import Prefetch
-from lra.run import opening, optim, program, provenance, scoring
-from lra.run.counters import at_guessing, scored_of
-from lra.run.process_cache import step_key
+from lra.core.terminal import StopRequest, say
+from lra.data import baselines, batches, prepared
+from lra.run import optim, profile, program, provenance, rundir
+from lra.run.checkpoint import Checkpoints
+from lra.run.counters import RunCounters, at_guessing, scored_of
+from lra.run.experiment import Experiment
+from lra.run.process_cache import ProcessCache, step_key
 from lra.run.sizes import is_cpu
 from lra.run.step import TrainState
+from lra.schema import identity
+from lra.schema.result import Result
 
 
 class Diverged(Exception):
   """Raised if the loss is not finite."""
 
 
-class Trainer(opening.OpenRun):
-  """Trains and scores an open run.
+class Trainer:
+  """A run whose directory is locked.
 
   Attributes:
-    train_step, given: the compiled step and its last argument, once `compile`
-      has been called.
-    heard: in a multi-process run, the stops that all processes know of; else
-      None.
+    config, program, data, directory, checkpoints: parts of the run.
+    identity: fields of env.json and of the result that describe its origin.
+    longer: scores of tests of other lengths, by name.
+    step, counters: updates dispatched so far, and the `RunCounters` that each
+      checkpoint stores with the state; once `restore` has been called.
+    train_step, given, eval_step: the compiled training step, its last argument,
+      and the evaluation step; once `compile` has been called.
+    shared: what the runs of this process share.
+    heard: in a multi-process run, the stops that all processes know of.
+
+  Raises:
+    UserError: the run cannot be opened; a new directory is removed again.
   """
 
-  def __init__(self, *args, **options):
-    super().__init__(*args, **options)
+  @signals.at_once()
+  def __init__(self, experiment: Experiment, log: Sequence[str] = (),
+               profiled: range = range(0), recorded: bool = False,
+               shared: ProcessCache | None = None):
+    self.config, folder = experiment.config, experiment.folder
+    self.shared, self._log_names = shared or ProcessCache(), log
+    # A run that began on another kind of machine keeps its dtype.
+    self._began = distributed.broadcast_from_leader(
+        lambda: rundir.environment(folder))
+    self.program = program.make(
+        experiment, dtype=self._began.get('dtype'), before=self._began)
+    self.identity = provenance.of_run(self.program, self.shared, recorded)
+    self.directory, self.longer, self._start = None, {}, None
+    try:
+      distributed.run_or_fail_together(self._open)
+      theirs = distributed.broadcast_from_leader(lambda: self.data.fingerprint)
+      distributed.run_or_fail_together(lambda: self._read_start(theirs))
+    except UserError:
+      if self.directory:
+        self.directory.undo()
+      raise
+    if self.config.train.include_val:
+      self.data = prepared.fold_val_into_train(self.data)
+    self.checkpoints = Checkpoints(folder / 'checkpoints')
+    self._profile = profile.Profile(folder, profiled)
     train = self.data.splits['train']
     self._lengths = (prepared.lengths(train)
                      if len(self.program.all_lengths) > 1 else None)
     self._entropy = self.program.objective.label_entropy(train)
     self._learning_rate = optim.schedule(self.config)
     # A CPU has no spare core for prefetching, and makes batches fast enough.
-    self._prefetch = None if is_cpu(self.program.mesh) else Prefetch(
+    self._prefetch = None if is_cpu(self.program.mesh) else batches.Prefetch(
         lambda step: self.put(self.batch(step)), self.config.train.steps)
     self.heard = self._gradient_norm = self._logged = None
     self._under_way, self._saved_at = collections.deque(), time.monotonic()
 
+  def _open(self):
+    """Opens the run directory, and loads the data."""
+    self.directory = rundir.RunDirectory(
+        self.program.experiment.folder, self.config.to_dict(),
+        writes=is_leader())
+    with signals.interrupting():
+      self.data = self.shared.data(self.program.experiment)
+
+  def _read_start(self, fingerprint):
+    """Compares the data; reads the parameters that the run starts from."""
+    if self.data.fingerprint != fingerprint:
+      raise UserError(
+          f'{self.config.task}: this process has other data than process 0: '
+          'give all of them one config.data_dir, or prepare the data again.')
+    kept, last = self._began.get('init_sha256'), self.directory.folder / (
+        'checkpoints/last')
+    if self.config.init_source and not any(last.glob('[0-9]*')):
+      from lra.run import warm_start
+      self._start = warm_start.read(self.config, self.program)
+      if kept not in (None, self._start.sha256):
+        raise UserError(
+            f'{self._start.folder} has other parameters than those that '
+            f'{self.directory.folder} began with: choose another --workdir.')
+      kept = self._start.sha256
+    if kept:
+      self.identity['init_sha256'] = kept
+
+  @signals.at_once()
+  def restore(self) -> TrainState:
+    """Returns the state of the newest checkpoint, or a fresh one.
+
+    Raises:
+      UserError: no checkpoint can be read, the data has changed, or the updates
+        to trace are made already.
+    """
+    restored = self.checkpoints.restore_last(
+        self.program.state_shape, scored_of(self.program.state_shape))
+    if restored is None:
+      state, self.counters = self.program.init(), RunCounters()
+      if self._start:
+        state = self._start.state(state)
+        say(f'{self.title}: parameters of {self._start.folder}:\n'
+            f'{self._start.table()}')
+        self._start = None  # frees the memory
+    else:
+      state, kept = restored
+      self.counters = RunCounters.of(kept, self.checkpoints.folder)
+    self.step = int(state.step)
+    self.directory.rewind(self.step, self.counters.validated_step)
+    self._profile.check(self.step)
+    before, ours = self._began, self.data.fingerprint
+    if self.step:
+      if before.get('data_fingerprint', ours) != ours:
+        raise UserError(
+            f'{self.directory.folder} was trained on other data than is '
+            'prepared now (env.json has its fingerprint): choose another '
+            '--workdir.')
+      self.identity |= provenance.continued(before, self.identity)
+      self.identity['runs_at_once'] = max(
+          self.identity['runs_at_once'], before.get('runs_at_once', 1))
+    self._write_environment()
+    self.directory.log_to(self._log_names)
+    return state
+
+  def _write_environment(self):
+    words = self.program.experiment.vocabulary
+    self.directory.write_environment(
+        {**machine.environment(), **self.identity, **self._data_origin},
+        words.contents() if words else {})
+
+  @property
+  def _data_origin(self):
+    return {'data_fingerprint': self.data.fingerprint,
+            'data_origin': self.data.info.get('origin')}
+
   @signals.at_once()
   def compile(self) -> None:
     """Compiles the training and the evaluation step; chooses batch sizes."""
-    steps, seconds = self._shared.once(
+    steps, seconds = self.shared.once(
         step_key(self.program), lambda: program.timed(self._compiled))
-    sizes, self.train_step, self._eval_step, self._param_norm = steps
+    sizes, self.train_step, self.eval_step, self._param_norm = steps
     self.program = self.program.sized(
         microbatch=sizes.microbatch, eval_batch=sizes.eval_batch)
     self.given = self.program.put_given()
@@ -63,7 +177,7 @@ class Trainer(opening.OpenRun):
     self.counters.compile_seconds += seconds
     self._logged = self.step, self.counters.train_seconds
     distributed.barrier()
-    self._shared.compiled.set()
+    self.shared.compiled.set()
 
   def _compiled(self):
     made, train_step = self.program.fit_train()
@@ -75,7 +189,7 @@ class Trainer(opening.OpenRun):
     """Returns the stop requests to obey: of this process, or of all."""
     if is_multiprocess():
       from lra.run import mesh
-      self.heard = SharedStop(own, self._shared.once(
+      self.heard = SharedStop(own, self.shared.once(
           f'largest on {dict(self.program.mesh.shape)}',
           lambda: mesh.largest(self.program.mesh)))
     return self.heard or own
@@ -102,19 +216,19 @@ class Trainer(opening.OpenRun):
 
   def update(self, state: TrainState, batch) -> TrainState:
     """Dispatches an update; waits while more than `AHEAD` are under way."""
-    with self.profile.update(self.step + 1, self._stop_clock):
+    with self._profile.update(self.step + 1, self.stop_clock):
       self.counters.start_clock()
       state, self._gradient_norm = self.train_step(state, batch, self.given)
-      self._wait_behind(self._gradient_norm)
+      self.wait_behind(self._gradient_norm)
       self.step += 1
     self.counters.timed_steps += 1
     return state
 
-  def _wait_behind(self, sent):
+  def wait_behind(self, sent):
     """Waits while more than `AHEAD` batches are under way; `sent` is the last.
 
-    In a multi-process run, all processes learn here about stop requests made
-    before the finished batch was dispatched.
+    All processes learn here about stop requests made before the finished batch
+    was dispatched.
     """
     self._under_way.append(self.heard.ask(sent) if self.heard else sent)
     if len(self._under_way) > program.AHEAD:
@@ -122,7 +236,7 @@ class Trainer(opening.OpenRun):
       if self.heard:
         self.heard.hear(done)
 
-  def _stop_clock(self):
+  def stop_clock(self):
     """Stops the clock of training time once the last update is done."""
     jax.block_until_ready(self._gradient_norm)
     self.counters.stop_clock()
@@ -135,11 +249,11 @@ class Trainer(opening.OpenRun):
     Raises:
       Diverged: the loss is not finite.
     """
-    self._stop_clock()
+    self.stop_clock()
     self.counters.start_clock()
     metrics = self.program.objective.metrics(
         {k: float(v) for k, v in jax.device_get(state.sums).items()})
-    _check_finite(metrics['loss'])
+    check_finite(metrics['loss'])
     if self.counters.notes_guessing(at_guessing(
         metrics['loss'], self._entropy, self.program.objective.num_classes),
                                     self.step, self.config.train.steps):
@@ -151,16 +265,30 @@ class Trainer(opening.OpenRun):
     speed = (self.step - step) * self.config.train.batch_size / (
         self.counters.train_seconds - seconds)
     gradient = float(self._gradient_norm)
-    self.run.log(
+    self.directory.log(
         step=self.step, split='train', **metrics,
         learning_rate=float(self._learning_rate(self.step - 1)),
-        grad_norm=_or_none(gradient),
-        param_norm=_or_none(float(self._param_norm(state.params))),
+        grad_norm=finite(gradient),
+        param_norm=finite(float(self._param_norm(state.params))),
         examples_per_s=speed, seconds=self.counters.train_seconds)
     return self.program.reset_sums(state), ', '.join([
         f'loss {metrics["loss"]:.3f}',
         *(f'acc {v:.1%}' for k, v in metrics.items() if k == 'accuracy'),
         f'grad {gradient:.2g}', f'{speed:.0f} ex/s'])
+
+  @property
+  def title(self) -> str:
+    return f'{self.config.model.name} on {self.config.task}{self.which}'
+
+  @property
+  def which(self):
+    """Describes this run among several runs of a process, for messages."""
+    varied = [name for name in self.shared.varied if name != 'seed']
+    values = identity.flatten(self.config.to_dict())
+    named = [f', {name} {values[name]}' for name in varied if name in values]
+    if self.config.seed or 'seed' in self.shared.varied:
+      named.append(f', seed {self.config.seed}')
+    return ''.join(named)
 
   def validation_due(self) -> bool:
     """Returns True if this step needs a validation and has had none."""
@@ -168,132 +296,53 @@ class Trainer(opening.OpenRun):
     due = step and (step % t.eval_every == 0 or step == t.steps)
     return bool(due) and self.counters.validated_step != step
 
-  def validate(self, state: TrainState, stop: StopRequest) -> bool:
-    """Scores the validation split; keeps the parameters if best so far.
-
-    Returns False if a stop was requested meanwhile; nothing is kept then.
-
-    Raises:
-      Diverged: the loss is not finite.
-    """
-    self._stop_clock()
-    if len(self.data.splits['val']):
-      scores = self.evaluate(scored_of(state), 'val', stop)
-      if scores is None:
-        return False
-      say(f'step {self.step}{self._which}: validation {_shown(scores)}')
-      if self.config.train.mixer_std:
-        compiled = self._shared.once(f'mixer_std {step_key(self.program)}',
-                                     self.program.compile_mixer_std)
-        self.run.log(step=self.step, split='mixer_std', **{
-            f'block_{i}': _or_none(value) for i, value in enumerate(
-                scoring.mixer_std(self.program, compiled, scored_of(state),
-                                  self.data.splits['val']))})
-      self.counters.last_val = scores
-      best = self.counters.best_val
-      if best is None or self.program.objective.better(scores, best):
-        self.counters.best_val, self.counters.best_step = scores, self.step
-        self.checkpoints.save_best(self.step, scored_of(state))
-    self.counters.validated_step = self.step
-    return True
-
-  def evaluate(self, scored, split: str, stop: StopRequest) -> dict | None:
-    """Returns and logs the objective's scores of a split; None after a stop.
-
-    Its time is not training time. `scored` has `params` and `constants`.
-
-    Raises:
-      Diverged: the loss is not finite.
-    """
-    examples, start = self.data.splits[split], time.perf_counter()
-    size = self.program.sizes.eval_batch
-    with bar(total=-(-len(examples) // size), what=split,
-             unit='batch') as shown:
-      scores = scoring.score(
-          self.program, self._eval_step, scored, examples,
-          self._ticks(shown, stop),
-          self.data.splits['train'] if split == 'test' else None)
-    if scores is None:
-      return None
-    _check_finite(scores['loss'])
-    seconds = time.perf_counter() - start
-    self.counters.eval_seconds += seconds
-    numbers = {k: scores[k] for k in ('loss', 'accuracy') if k in scores}
-    self.run.log(
-        step=self.step, split=split, **numbers,
-        examples_per_s=len(examples) / seconds,
-        seconds=self.counters.train_seconds)
-    return scores
-
-  def _ticks(self, shown, stop):
-    """Returns a function that notes a batch; it returns False after a stop."""
-    def tick(counted):
-      shown.update()
-      self._wait_behind(counted)
-      return not stop.reason
-    return tick
-
   def minutes_since_save(self) -> float:
     return (time.monotonic() - self._saved_at) / 60
 
   def save(self, state: TrainState) -> None:
     """Saves a checkpoint, unless the loss is not finite.
 
-    A diverged state is worthless. The next log point reports it, so that the
-    step in the result does not depend on when checkpoints are saved.
+    The next log point reports a diverged state, so that the step in the result
+    does not depend on when checkpoints are saved.
     """
-    self._stop_clock()
+    self.stop_clock()
     self._saved_at = time.monotonic()
     self.counters.note_memory()
     if math.isfinite(float(state.sums['loss'])):
       self.checkpoints.save_last(
           self.step, state, dataclasses.asdict(self.counters))
 
-  def score(self, state: TrainState, stop: StopRequest) -> dict | None:
-    """Returns the scores of the test split; None after a stop.
-
-    The best or the last parameters are scored, once. Afterwards they are scored
-    on the task's tests of other lengths.
-    """
-    self.checkpoints.wait()
-    scored = self.counters.chosen(self.program, state, self.checkpoints)
-    test = self.evaluate(scored, 'test', stop)
-    if test is None:
-      return None
-    start, key = time.perf_counter(), step_key(self.program)
-    try:
-      for name, scores in scoring.longer(
-          self.program, scored,
-          lambda text, make: self._shared.once(f'{text} {key}', make),
-          lambda shown: self._ticks(shown, stop)):
-        if scores is None:
-          return None
-        self.longer[name] = scores
-    except UserError as e:
-      if self.config.protocol == 'state':  # made for these tests
-        say(f'{self.title}: no tests of longer sequences: {e}')
-    self.counters.eval_seconds += time.perf_counter() - start
-    return test
+  def finish(self, status: str, test: dict | None) -> Result:
+    """Draws the curves; writes and returns the result, which ends the run."""
+    self.counters.note_memory()
+    objective = self.program.objective
+    floors = baselines.of_data(
+        objective.task, self.data) if objective.supervised else {}
+    fields = {
+        **self.counters.result_fields(self.program, status, self.step),
+        'test': test, 'longer': self.longer, 'floors': floors,
+        **self._data_origin, **self.identity}
+    if status != 'oom':  # with oom, other processes may not call this
+      fields['peak_memory_bytes'] = int(
+          distributed.all_gather(fields['peak_memory_bytes']).max())
+    fields |= self.directory.draw_curves(floors)
+    return self.directory.write_result(fields)
 
   def close(self) -> None:
     """Waits until all is written; unlocks the directory."""
-    with contextlib.closing(super()):
+    with contextlib.ExitStack() as last:
+      last.callback(self.directory.close)
+      last.callback(self.checkpoints.close)
       if self._prefetch:
-        self._prefetch.close()
+        last.callback(self._prefetch.close)
+      self._profile.close()
 
 
-def _shown(scores):
-  """Formats scores for the terminal."""
-  accuracy = scores.get('accuracy')
-  first = '' if accuracy is None else f'accuracy {accuracy:.2%}, '
-  return f'{first}loss {scores["loss"]:.4f}'
-
-
-def _or_none(number):
+def finite(number: float) -> float | None:
   """Returns a number, or None if it has overflowed: JSON has no infinity."""
   return number if math.isfinite(number) else None
 
 
-def _check_finite(loss):
+def check_finite(loss: float) -> None:
   if not math.isfinite(loss):
     raise Diverged

@@ -12,6 +12,7 @@ from lra.core import machine, signals
 from lra.core.formats import gib, quantity
 from lra.core.terminal import StopRequest, say
 from lra.data import prepared
+from lra.run import scoring
 from lra.run.experiment import Experiment
 from lra.run.sizes import is_cpu
 from lra.run.trainer import Trainer
@@ -145,10 +146,10 @@ def _validate(run, state, size):
       split, np.concatenate([order[i:i + size] for i in some]))
   run.data = dataclasses.replace(run.data, splits={**splits, 'val': few})
   stop = StopRequest(None)
-  if not is_cpu(run.program.mesh):
-    run.validate(state, stop)  # the first evaluation on a GPU takes longer
+  if not is_cpu(run.program.mesh):  # on a GPU the first one takes longer
+    scoring.validate(run, state, stop)
   before = run.counters.eval_seconds
-  run.validate(state, stop)
+  scoring.validate(run, state, stop)
   return (run.counters.eval_seconds - before) / len(some)
 
 

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from lra.core.errors import UserError
-from lra.run import bert, matching, optim, restore, source
+from lra.run import bert, matching, optim, restore, sources
 from lra.run.program import Program
 
 _SAME = ('.*', r'\g<0>')  # the rule of a config without rules
@@ -103,8 +103,8 @@ def read(config, program: Program) -> WarmStart:
     raise UserError(
         f'config.init_source={config.init_source} does not say where the '
         'parameters are: give config.init_from instead.')
-  folder = source.folder(config)
-  found = source.of_path(folder)
+  folder = program.experiment.start
+  found = sources.fingerprint(folder)
   if found != config.init_source:
     raise UserError(
         f'config.init_from={folder} is now {found}, but '

@@ -2,9 +2,8 @@
 
 Two configs have the same identity if they differ in MACHINE_FIELDS only. Their
 runs share a row of the leaderboard, as do runs that differ in FITTING_FIELDS.
-The identity does not change when the code gains a field: a field declared after
-the first records (`lra.schema.fields`) is left out if its value describes
-earlier versions.
+The identity does not change when the code gains a field: a later field is left
+out if its value describes earlier versions (`lra.schema.fields.added`).
 """
 
 import hashlib
@@ -43,16 +42,10 @@ def flatten(config: dict, prefix: str = '') -> dict:
 
 
 def with_sizes(flat: dict) -> dict:
-  """Replaces batch sizes of 0 by the sizes for a CPU.
+  """Returns {dotted field: value} with the sizes for a CPU in place of 0.
 
   Earlier versions had one size for every machine, that of a CPU. So a config
   that leaves the size to the machine is the same experiment as before.
-
-  Args:
-    flat: {dotted field: value}, of a config of any version.
-
-  Returns:
-    The fields without those that hold the sizes of a CPU.
   """
   sized = dict(flat)
   for name in ('microbatch_size', 'eval_batch_size'):
@@ -65,26 +58,19 @@ def with_sizes(flat: dict) -> dict:
 def identity(config: dict) -> dict:
   """Returns the part of a config that identifies it, nested like the config.
 
-  Args:
-    config: a whole config as plain JSON values (tuples count as lists). It may
-      be that of a run made now or of a record made by an earlier version.
+  The config consists of JSON values (tuples count as lists), of any version.
   """
   config = {k: v for k, v in config.items() if k not in MACHINE_FIELDS}
   if isinstance(config.get('train'), dict):
     sized = with_sizes({f'train.{k}': v for k, v in config['train'].items()})
-    config['train'] = {
+    train = config['train'] = {
         k.removeprefix('train.'): v for k, v in sized.items()}
-    config['train'].update(_lengths(config['train']))
+    lengths = train.get('lengths')
+    if isinstance(lengths, (tuple, list)) and all(
+        type(length) is int for length in lengths):
+      train['lengths'] = sorted(set(lengths))
   added = fields.added((config.get('model') or {}).get('name', ''))
   return _without(_positive_zeros(config), added, '')
-
-
-def _lengths(train):
-  """Returns {'lengths': sorted unique lengths}; {} if they are not integers."""
-  lengths = train.get('lengths')
-  whole = isinstance(lengths, (tuple, list)) and all(
-      type(length) is int for length in lengths)
-  return {'lengths': sorted(set(lengths))} if whole else {}
 
 
 def _positive_zeros(value):
@@ -122,11 +108,9 @@ def without_paths(config: dict) -> dict:
 
   `init_from` stays if it names a config: then anyone can train that run.
   """
-  kept = config.get('init_from', '')
-  public = {'data_dir': '', 'tokenizer': '',
-            'init_from': kept if names_config(kept) else ''}
-  return {**config, **{name: value for name, value in public.items()
-                       if name in config}}
+  paths = ['data_dir', 'tokenizer'] + ['init_from'] * (
+      not names_config(config.get('init_from', '')))
+  return {**config, **{name: '' for name in paths if name in config}}
 
 
 def names_config(init_from: str) -> bool:
@@ -166,13 +150,11 @@ def run_folder(config: dict) -> pathlib.Path:
 
 def differences(ours: dict, theirs: dict) -> list[str]:
   """Returns the sorted names of differing fields: of the identity, and seed."""
-  flat = [flatten(identity(c)) | {'seed': c.get('seed')}
-          for c in (ours, theirs)]
-  missing = object()
-  return sorted(
-      name for name in set().union(*flat)
-      if _plain_or(flat[0].get(name, missing)) != _plain_or(
-          flat[1].get(name, missing)))
+  one, other = ({name: _plain(value) for name, value in flatten(
+      identity(config)).items()} | {'seed': config.get('seed')}
+                for config in (ours, theirs))
+  return sorted(name for name in {*one, *other} if (name in one) != (
+      name in other) or one[name] != other[name])
 
 
 def varied(configs: list[dict]) -> list[str]:
@@ -185,18 +167,15 @@ def varied(configs: list[dict]) -> list[str]:
 def changes(config: dict, protocol: dict[str, Any]) -> dict[str, Any]:
   """Returns the fields that a config changes: {field: the protocol's value}.
 
+  A field that the config lacks (the heads of a mixer without heads) is no
+  change, and neither are FREE_FIELDS and the fields in them.
+
   Args:
     config: a whole config as plain values.
-    protocol: {dotted field: value} of the protocol. Fields that the config
-      lacks (the heads of a mixer without heads) are not changes, and neither
-      are FREE_FIELDS and the fields in them.
+    protocol: {dotted field: value} of the protocol.
   """
   ours = flatten(config)
   return {name: _plain(value) for name, value in sorted(protocol.items())
           if name in ours and name not in FREE_FIELDS
           and name.partition('.')[0] not in MACHINE_FIELDS
           and _plain(ours[name]) != _plain(value)}
-
-
-def _plain_or(value):
-  return value if type(value) is object else _plain(value)

@@ -1,7 +1,7 @@
 """Records: JSON files of a fixed form, such as the result of a run.
 
-Types are checked strictly. Values are bounded, far beyond those of any real
-run. An error names the file and the field. JSON calls the baselines `floors`.
+Values are bounded, far beyond those of any real run. An error names the file
+and the field. JSON calls the baselines `floors`.
 """
 
 import math
@@ -9,30 +9,24 @@ import pathlib
 import re
 import reprlib
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pydantic
 from pydantic import AfterValidator, Field
+from pydantic_core import PydanticUndefined
 
 from lra.core import files, tasks
 from lra.core.errors import UserError
 from lra.core.formats import plain
 
-# A record has some kilobytes: a larger file is no record.
-MAX_BYTES = 2**20
+MAX_BYTES = 2**20  # a record has some kilobytes
 MAX_DEPTH = 20
+MOST = 32  # most baselines, properties of examples, values of one, rules
 _SURROGATE = re.compile('[\ud800-\udfff]')
-# Largest number of entries: baselines, properties of examples, values of one
-# property, rules.
-MOST = 32
 
 
 class InvalidRecord(UserError):
-  """Raised for a file that is not a valid record.
-
-  Attributes:
-    why: the reason in a few words, without the file's name.
-  """
+  """Raised for an invalid record; `why` is the reason, without the file."""
 
   def __init__(self, path: pathlib.Path, kind: str, why: str):
     super().__init__(
@@ -48,6 +42,11 @@ class Record(pydantic.BaseModel):
   """
   model_config = pydantic.ConfigDict(
       strict=True, frozen=True, extra='allow', allow_inf_nan=False)
+
+
+def field(doc: str, default: Any = PydanticUndefined, **more) -> Any:
+  """Declares a field with its meaning; without a default it is required."""
+  return Field(default, description=doc, **more)
 
 
 class File(Record):
@@ -67,10 +66,7 @@ class File(Record):
 
 
 def _inside(name, value):
-  """Returns the (name, value) pairs inside a value.
-
-  Raises ValueError if JSON cannot store the value.
-  """
+  """Returns the (name, value) pairs in a value; ValueError if it is no JSON."""
   if isinstance(value, dict):
     parts = [(f'{name}.{key}'.lstrip('.')[:100], inner)
              for key, inner in value.items()]
@@ -86,36 +82,26 @@ def _inside(name, value):
   return ()
 
 
-def _not_blank(text):
-  if not plain(text):
-    raise ValueError('it should not be blank')
-  return text
-
-
-def _like(pattern, sentence):
+def _that(holds: Callable[[str], object], sentence: str) -> AfterValidator:
   def check(text):
-    if not re.fullmatch(pattern, text):
-      raise ValueError(sentence)
+    if not holds(text):
+      raise ValueError(f'it should {sentence}')
     return text
-  return check
+  return AfterValidator(check)
 
 
-def _known(task):
-  if task not in tasks.TASKS and task not in tasks.HARDER:
-    raise ValueError(f'it should be one of {", ".join(tasks.TASKS)}')
-  return task
-
-
-Text = Annotated[str, Field(max_length=1000), AfterValidator(_not_blank)]
+Text = Annotated[str, Field(max_length=1000), _that(plain, 'not be blank')]
 # Part of the name of a file.
-Name = Annotated[str, AfterValidator(_like(
-    '[a-z0-9_]{1,64}', 'it should be of a-z, 0-9 and _, 64 at most'))]
-Digest = Annotated[str, AfterValidator(_like(
-    '[0-9a-f]{64}', 'it should be 64 hexadecimal digits'))]
-# Tokens of a sequence: a number or a range.
-Length = Annotated[str, AfterValidator(_like(
-    '[0-9]{1,9}([-/][0-9]{1,9})?', 'it should be like 64, 40-256 or 512/128'))]
-TaskName = Annotated[str, AfterValidator(_known)]
+Name = Annotated[str, _that(re.compile('[a-z0-9_]{1,64}').fullmatch,
+                            'be of a-z, 0-9 and _, 64 at most')]
+Digest = Annotated[str, _that(re.compile('[0-9a-f]{64}').fullmatch,
+                              'be 64 hexadecimal digits')]
+# Tokens of a sequence: a number, a range, or tokens and pairs.
+Length = Annotated[str, _that(
+    re.compile('[0-9]{1,9}([-/][0-9]{1,9})?').fullmatch,
+    'be like 64, 40-256 or 512/128')]
+TaskName = Annotated[str, _that({**tasks.TASKS, **tasks.HARDER}.get,
+                                f'be one of {", ".join(tasks.TASKS)}')]
 Count = Annotated[int, Field(ge=0, le=10**18)]
 Amount = Annotated[float, Field(ge=0, le=1e18)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -125,10 +111,10 @@ R = TypeVar('R', bound=Record)
 
 def read_record(path: pathlib.Path, parse: Callable[[object], R],
                 kind: str) -> R:
-  """Returns the record in a file.
+  """Returns the record in a JSON file.
 
   Args:
-    path: a JSON file.
+    path: the file.
     parse: makes a record of its content, or raises a ValidationError.
     kind: kind of record, for the error.
 

@@ -12,7 +12,7 @@ from lra.core import files, tasks
 from lra.core.errors import UserError
 from lra.core.formats import plain
 from lra.schema import identity
-from lra.schema.fields import FIELDS
+from lra.schema.fields import Config as Groups
 from lra.schema.record import (
   MOST,
   Amount,
@@ -25,6 +25,7 @@ from lra.schema.record import (
   Record,
   TaskName,
   Text,
+  field,
   read_record,
   reason,
 )
@@ -41,27 +42,25 @@ from lra.schema.search import MOST_TRIED, Search
 FINISHED = ('ok', 'diverged')
 # A search is complete if each of its runs has one of these statuses.
 SEARCHED = (*FINISHED, 'validated')
-# The groups of fields in a config, such as 'train'.
-_GROUPS = sorted({name.split('.')[0] for name in FIELDS if '.' in name})
 
 
 def _plain(config):
   """Returns the config as JSON values: tuples become lists."""
-  for group in _GROUPS:
-    if not isinstance(config.get(group, {}), dict):
-      raise ValueError(f"its '{group}' is not an object")
+  for name, info in Groups.model_fields.items():
+    if hasattr(info.annotation, 'model_fields') and not isinstance(
+        config.get(name, {}), dict):
+      raise ValueError(f"its '{name}' is not an object")
   return json.loads(json.dumps(config, allow_nan=False))
 
 
 Config = Annotated[dict[str, Any], AfterValidator(_plain)]
+AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 class MixerStd(Record):
-  """Standard deviations of the mixers' outputs at a step of the training.
+  """Standard deviations of the mixers' outputs after `step` updates.
 
-  Attributes:
-    step: updates made.
-    blocks: one for each block; None if it was not finite.
+  `blocks` has one for each block; None if it was not finite.
   """
   step: Count
   blocks: Annotated[list[Amount | None], Field(max_length=MOST_TRIED)]
@@ -70,123 +69,100 @@ class MixerStd(Record):
 class Result(File):
   """One run: one config and one seed.
 
-  Attributes:
-    status: 'ok', 'diverged' (the loss was not finite), 'oom' (out of memory),
-      'stopped' (the same command continues the run) or 'validated' (trained,
-      but the test split was not read: the same command without --notest does).
-    objective: name of the objective, which decides the scores.
-    task, model, protocol, seed: equal to those in `config`.
-    steps: updates made.
-    best_step: step of the parameters that were tested, if any.
-    learnt_step: the first step whose accuracy on the validation split was 95%
-      or more; None if there was none, or in old records.
-    guessing_step: the step at which the training loss had been that of guessing
-      for a tenth of all steps; None if it never was, or in old records.
-    val: scores of the tested parameters on the validation split, or None.
-    test: scores on the test split; never None if the status is 'ok'.
-    longer: name of a further test, see `lra.data.longer.split` -> its scores;
-      {} for tasks without such tests, for models that cannot read longer
-      sequences, and in old records.
-    baselines: name -> accuracy of a method without a neural network; `floors`
-      in JSON.
-    num_params, mixer_params: trainable parameters of the model, and of its
-      mixers alone; never None if the status is 'ok'.
-    state_size: numbers that one layer keeps from token to token, see
-      `lra.nn.mixer`; None if its mixer does not know it, or in old records.
-    steps_per_s, tokens_per_s: training speed without compilation and
-      evaluation.
-    peak_memory_bytes: the most memory that the run's process used at once, in
-      bytes; with several processes, the largest of these.
-    train_seconds, eval_seconds, compile_seconds: seconds of each part.
-    device: the kind of device, by its usual name.
-    devices: all kinds, if a run was resumed on another one. Its speed covers
-      all of them.
-    num_devices: number of devices, of all processes.
-    num_processes: number of processes of the run.
-    runs_at_once: number of runs that shared the devices, as far as the process
-      can find out. The speed is that of this run beside the others; the memory
-      is that of the process. In some records of an H200 the number was set by
-      hand to 10, for ten processes.
-    microbatch_size, eval_batch_size: the batch sizes on this hardware; None in
-      records of earlier versions, whose configs have them.
-    draws: how dropout and other noise get random keys: 'example', see
-      `lra.nn.draws`; or 'microbatch' in earlier versions, not stored.
-    dtype: dtype of the computation.
-    kernel: the kernel that the mixers ran.
-    xla_flags: the flags of XLA_FLAGS, then JAX's own settings that were not
-      its defaults, as variables; of all processes that continued the run.
-    git_commit, git_dirty: version of the code, and whether the code that ran
-      was modified or is not in it; None outside of a checkout.
-    git_commits: all versions, if a run was resumed under another one.
-    git_published: whether these commits were on the published branch when the
-      run began; None if unknown.
-    model_sha256, config_sha256: hashes of the files of the model and the
-      config; None if unknown.
-    changes: the settings that differ from the protocol, {field of the config:
-      value of the protocol}. They are stored, since a protocol may be lost
-      later. None if they were not compared.
-    data_fingerprint: hash of the prepared data set.
-    data_origin: origin of the data, which may replace the task's own data; None
-      if unknown.
-    search: the search that chose the settings; None without one.
-    init_sha256: digest of the parameters of config.init_from that the run began
-      with; None without them.
-    mixer_std: see `MixerStd`, one for each validation; only with
-      config.train.mixer_std.
-    config: the whole config, as plain JSON values. It also has task, model,
-      protocol and seed, and the number of updates to make, which is `steps` if
-      the status is 'ok'.
+  A field without a meaning has the meaning of its name. A default describes
+  records of earlier versions.
   """
-  status: Literal['ok', 'diverged', 'oom', 'stopped', 'validated']
-  objective: Text = CLASSIFICATION
+  status: Literal['ok', 'diverged', 'oom', 'stopped', 'validated'] = field(
+      'diverged: the loss was not finite; oom: out of memory; stopped: the '
+      'same command continues the run; validated: trained, but the test split '
+      'was not read, which the same command without --notest does.')
+  objective: Text = field(
+      'Name of the objective, which decides the scores.', CLASSIFICATION)
   task: TaskName
   model: Name
   protocol: Name
   seed: Count
-  steps: Count
-  best_step: Count | None
-  learnt_step: Count | None = None
-  guessing_step: Count | None = None
-  val: Scores | None
-  test: Scores | None
-  longer: Annotated[
-      dict[Length, LongerScores], Field(max_length=MOST)] = {}
-  baselines: Annotated[
-      dict[Text, Fraction], Field(alias='floors', max_length=MOST)]
-  num_params: Count | None
-  mixer_params: Count | None
-  state_size: Count | None = None
-  steps_per_s: Amount | None
+  steps: Count = field('Updates made.')
+  best_step: Count | None = field('Step of the tested parameters, if any.')
+  learnt_step: Count | None = field(
+      'The first step whose accuracy on the validation split was 95% or more.',
+      None)
+  guessing_step: Count | None = field(
+      'The step at which the training loss had been that of guessing for a '
+      'tenth of all steps.', None)
+  val: Scores | None = field(
+      'Scores of the tested parameters on the validation split.')
+  test: Scores | None = field("Never None if the status is 'ok'.")
+  longer: dict[Length, LongerScores] = field(
+      'Name of a further test, see `lra.data.longer.split` -> its scores; {} '
+      'for tasks without one, and models that cannot read longer sequences.',
+      {}, max_length=MOST)
+  baselines: dict[Text, Fraction] = field(
+      'Name -> accuracy of a method without a neural network.',
+      alias='floors', max_length=MOST)
+  num_params: Count | None = field(
+      "Trainable parameters; never None if the status is 'ok'.")
+  mixer_params: Count | None = field('Those of the mixers alone, likewise.')
+  state_size: Count | None = field(
+      'Numbers that one layer keeps from token to token, see `lra.nn.mixer`; '
+      'None if its mixer does not know it.', None)
+  steps_per_s: Amount | None = field('Without compilation and evaluation.')
   tokens_per_s: Amount | None
-  peak_memory_bytes: Count | None
+  peak_memory_bytes: Count | None = field(
+      "The most memory that the run's process used at once; with several "
+      'processes, the largest of these.')
   train_seconds: Amount | None
   eval_seconds: Amount | None
   compile_seconds: Amount | None
-  device: Text
-  devices: list[Text] = []
-  num_devices: Annotated[int, Field(ge=1)] = 1
-  num_processes: Annotated[int, Field(ge=1)] = 1
-  runs_at_once: Annotated[int, Field(ge=1)] = 1
-  microbatch_size: Annotated[int, Field(ge=1)] | None = None
-  eval_batch_size: Annotated[int, Field(ge=1)] | None = None
-  draws: Text = 'microbatch'
-  dtype: Text
-  kernel: Text | None
-  xla_flags: list[Text] = []
-  git_commit: Text | None
-  git_dirty: bool | None
-  git_commits: list[Text] = []
-  git_published: bool | None = None
-  model_sha256: Digest | None = None
-  config_sha256: Digest | None = None
-  changes: dict[str, Any] | None = None
-  data_fingerprint: Text
-  data_origin: Text | None = None
-  search: Search | None = None
-  init_sha256: Digest | None = None
-  mixer_std: Annotated[
-      list[MixerStd], Field(max_length=MOST_TRIED)] = []
-  config: Config
+  device: Text = field('Kind of device, by its usual name.')
+  devices: list[Text] = field(
+      'All kinds, if a run was resumed on another one; its speed covers all.',
+      [])
+  num_devices: AtLeastOne = field('Devices of all processes.', 1)
+  num_processes: AtLeastOne = 1
+  runs_at_once: AtLeastOne = field(
+      'Number of runs that shared the devices, as far as the process can find '
+      'out; the memory is that of the process. In some records of an H200 it '
+      'was set by hand to 10, for ten processes.', 1)
+  microbatch_size: AtLeastOne | None = field(
+      'The size on this hardware; earlier versions have it in the config.',
+      None)
+  eval_batch_size: AtLeastOne | None = None
+  draws: Text = field(
+      "How dropout and other noise get random keys: 'example', see "
+      '`lra.nn.draws`.', 'microbatch')
+  dtype: Text = field('Dtype of the computation.')
+  kernel: Text | None = field('The kernel that the mixers ran.')
+  xla_flags: list[Text] = field(
+      "The flags of XLA_FLAGS, then JAX's own settings that were not its "
+      'defaults, as variables; of all processes that continued the run.', [])
+  git_commit: Text | None = field('None outside of a checkout.')
+  git_dirty: bool | None = field(
+      'Whether the code that ran was modified or is not in the commit.')
+  git_commits: list[Text] = field(
+      'All commits, if a run was resumed under another one.', [])
+  git_published: bool | None = field(
+      'Whether the commits were on the published branch when the run began.',
+      None)
+  model_sha256: Digest | None = field("Hash of the model's file.", None)
+  config_sha256: Digest | None = field("Hash of the config's file.", None)
+  changes: dict[str, Any] | None = field(
+      'The settings that differ from the protocol: field of the config -> '
+      'value of the protocol, which may be lost later. None if not compared.',
+      None)
+  data_fingerprint: Text = field('Hash of the prepared data set.')
+  data_origin: Text | None = field(
+      "Origin of the data, which may replace the task's own data.", None)
+  search: Search | None = field('The search that chose the settings.', None)
+  init_sha256: Digest | None = field(
+      'Digest of the parameters of config.init_from that the run began with.',
+      None)
+  mixer_std: list[MixerStd] = field(
+      'One for each validation, with config.train.mixer_std.', [],
+      max_length=MOST_TRIED)
+  config: Config = field(
+      'The whole config. It also has task, model, protocol and seed, and the '
+      "number of updates to make, which is `steps` if the status is 'ok'.")
 
   @property
   def fields(self) -> dict[str, Any]:
@@ -210,28 +186,28 @@ class Result(File):
     return pathlib.Path(self.task, name)
 
   @pydantic.model_validator(mode='after')
-  def _is_complete(self):
-    for name in ('test', 'num_params', 'mixer_params'):
-      if self.status == 'ok' and getattr(self, name) is None:
-        raise ValueError(f"field '{name}' is null but the status is 'ok'")
-    asked = self.config.get('train', {}).get('steps')
-    if self.status == 'ok' and asked is not None and self.steps != asked:
-      raise ValueError(
-          f"field 'steps' is {self.steps} but the status is 'ok' and its "
-          f'config has {reprlib.repr(asked)}')
-    if self.best_step is not None and self.best_step > self.steps:
-      raise ValueError(f"field 'best_step' is {self.best_step} but there are "
-                       f'{self.steps} steps')
-    if self.status == 'ok' and not self.num_params:
-      raise ValueError("field 'num_params' is 0")
-    if self.status == 'validated' and self.test is not None:
-      raise ValueError("field 'test' is not null but the status is 'validated'")
-    if self.search and not self.search.chose(self.config):
-      raise ValueError("field 'search' gives no highest score to the settings "
-                       'of its config')
-    if self.num_params is not None and (self.mixer_params or 0) > (
-        self.num_params):
-      raise ValueError("field 'mixer_params' is larger than 'num_params'")
+  def _is_consistent(self):
+    ok, asked = self.status == 'ok', self.config.get('train', {}).get('steps')
+    null = [name for name in ('test', 'num_params', 'mixer_params')
+            if ok and getattr(self, name) is None]
+    for wrong, text in (
+        (null, f"field '{''.join(null[:1])}' is null but the status is 'ok'"),
+        (ok and asked not in (None, self.steps),
+         f"field 'steps' is {self.steps} but the status is 'ok' and its config "
+         f'has {reprlib.repr(asked)}'),
+        ((self.best_step or 0) > self.steps,
+         f"field 'best_step' is {self.best_step} but there are {self.steps} "
+         'steps'),
+        (ok and not self.num_params, "field 'num_params' is 0"),
+        (self.status == 'validated' and self.test is not None,
+         "field 'test' is not null but the status is 'validated'"),
+        (self.search and not self.search.chose(self.config),
+         "field 'search' gives no highest score to the settings of its config"),
+        (self.num_params is not None and (
+            (self.mixer_params or 0) > self.num_params),
+         "field 'mixer_params' is larger than 'num_params'")):
+      if wrong:
+        raise ValueError(text)
     return self
 
   @pydantic.model_validator(mode='after')
@@ -252,8 +228,8 @@ class Result(File):
 
 class ClassificationResult(Result):
   """A run whose objective is classification."""
-  val: ClassificationScores | None
-  test: ClassificationScores | None
+  val: ClassificationScores | None = pydantic.Field(...)
+  test: ClassificationScores | None = pydantic.Field(...)
 
   @pydantic.model_validator(mode='after')
   def _has_the_classes_of_its_task(self):

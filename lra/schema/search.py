@@ -9,36 +9,27 @@ import pydantic
 from pydantic import Field
 
 from lra.schema import identity
-from lra.schema.record import MOST, Count, Fraction, Record, Text
+from lra.schema.record import MOST, Count, Fraction, Record, Text, field
 
 MOST_TRIED = 1000  # most settings of a search
 
 
 class Search(Record):
-  """The search that chose the settings of a run, without any test score.
-
-  Attributes:
-    tried: number of settings that were tried, n.
-    grid: field of the config -> the values that were tried; of a sampler, the
-      values or the range to draw from.
-    chosen_by: the score that decided.
-    seed: seed of the runs that were compared.
-    scores: pairs of a setting, {field: value}, and its validation accuracy;
-      None if its loss was not finite, or if it was pruned.
-    sampler: 'grid' tries all values; 'tpe' draws from them, see
-      `lra.many.search`.
-    pruned: number of settings whose runs were stopped early.
-  """
-  tried: Annotated[int, Field(ge=1, le=MOST_TRIED)]
-  grid: Annotated[dict[Text, list[Any]],
-                  Field(min_length=1, max_length=MOST)]
+  """The search that chose the settings of a run, without any test score."""
+  tried: int = field('Number of settings that were tried.', ge=1, le=MOST_TRIED)
+  grid: dict[Text, list[Any]] = field(
+      'Field of the config -> the values that were tried; of a sampler, the '
+      'values or the range to draw from.', min_length=1, max_length=MOST)
   chosen_by: Literal['validation accuracy']
-  seed: Count
-  scores: Annotated[list[Annotated[
-      tuple[dict[Text, Any], Fraction | None], Field(strict=False)]],
-                    Field(max_length=MOST_TRIED)]
-  sampler: Literal['grid', 'tpe'] = 'grid'
-  pruned: Count = 0
+  seed: Count = field('Seed of the runs that were compared.')
+  scores: list[Annotated[tuple[dict[Text, Any], Fraction | None],
+                         Field(strict=False)]] = field(
+      'Pairs of a setting, {field: value}, and its validation accuracy; None '
+      'if its loss was not finite, or if it was pruned.', max_length=MOST_TRIED)
+  sampler: Literal['grid', 'tpe'] = field(
+      'grid tries all values; tpe draws from them, see `lra.many.search`.',
+      'grid')
+  pruned: Count = field('Settings whose runs were stopped early.', 0)
 
   @property
   def text(self) -> str:

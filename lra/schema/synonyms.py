@@ -1,9 +1,14 @@
-"""Names that other programs have for the fields of a config here.
+"""The field that a wrong name is likeliest to mean, for errors.
 
-They are those of Long Range Arena's released code, of the harnesses of S4, Mega
-and Nystromformer, and of Hugging Face's transformers, PyTorch and Lightning.
-Only errors about unknown fields use them.
+Names of other programs are those of Long Range Arena's released code, of the
+harnesses of S4, Mega and Nystromformer, and of Hugging Face's transformers,
+PyTorch and Lightning.
 """
+
+from collections.abc import Collection
+
+from lra.core.errors import meant
+from lra.schema.fields import FIELDS
 
 _SYNONYMS = {
     'seed': 'random_seed rng_seed',
@@ -57,3 +62,43 @@ _SYNONYMS = {
 # Name elsewhere -> field here.
 FIELD_OF = {name: field for field, names in _SYNONYMS.items()
             for name in names.split()}
+
+
+def likeliest(name: str, names: Collection[str]) -> str:
+  """Returns the field that a wrong name is likeliest to mean, or ''.
+
+  A name of other programs comes first if no field has it, then the fields of
+  the same group, then all others.
+
+  Args:
+    name: the wrong name, such as `encoder.depth` or `lr`.
+    names: the dotted names of all fields.
+  """
+  last = name.rpartition('.')[2].lower()
+  taken = any(n.rpartition('.')[2] == last for n in names)
+  if FIELD_OF.get(last) in names and not taken:
+    return FIELD_OF[last]
+  return _meant(name, beside(name, names)) or _meant(name, names)
+
+
+def beside(name: str, names: Collection[str]) -> list[str]:
+  """Returns the fields of the group of `name`."""
+  return [n for n in names if n.rpartition('.')[0] == name.rpartition('.')[0]]
+
+
+def _meant(name, names):
+  """Returns the field of equal name, else with these initials (lr for
+  learning_rate), else of a similar name, else with a name that contains it.
+
+  Of fields with one name, the first one in FIELDS counts.
+  """
+  last, order = name.rpartition('.')[2], [*FIELDS, *names]
+  found = {n.rpartition('.')[2]: n
+           for n in sorted(names, key=order.index, reverse=True)}
+  initials = [n for n in found if '_' in n and last == ''.join(
+      word[:1] for word in n.split('_'))]
+  parts = sorted((n for n in found if len(last) > 3 and last in n),
+                 key=lambda n: (not n.startswith(last), len(n)))
+  ranked = [last] * (last in found) + initials + [
+      *filter(None, [meant(last, found, 0.75)]), *parts]
+  return found[ranked[0]] if ranked else ''

@@ -1,4 +1,4 @@
-"""Trained models from Python: `lra.load(folder)`, then predict and evaluate."""
+"""Trained models in Python: `lra.load(folder)`, then predict and evaluate."""
 
 import dataclasses
 import functools
@@ -14,18 +14,13 @@ from lra.core.errors import UserError, choose
 from lra.core.terminal import say
 from lra.data import batches, longer, prepared
 from lra.data_prep import encode
-from lra.run import program, provenance, restore, scoring, vocabulary
+from lra.run import program, provenance, restore, scoring
 from lra.share import hub, int8
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-  """The prediction of a model for one example.
-
-  Attributes:
-    label: the likeliest class, from 0.
-    name: the name of that class.
-    probabilities: float32 [C].
+  """The likeliest class of an example, from 0, and probabilities float32 [C].
   """
   label: int
   name: str
@@ -38,7 +33,6 @@ class Trained:
 
   Attributes:
     program: the compiled functions of its config, on one device.
-    params, constants: the model's variables.
     step: number of updates that made the parameters.
     data: fingerprint and origin of the training data, each None if unknown.
   """
@@ -50,7 +44,7 @@ class Trained:
 
   @property
   def config(self) -> Any:
-    """Returns the whole config, a ConfigDict."""
+    """The whole config, a ConfigDict."""
     return self.program.config
 
   def predict(self, examples: Iterable) -> list[Prediction]:
@@ -59,8 +53,8 @@ class Trained:
     Args:
       examples: ListOps expressions such as '[MAX 2 9 [MIN 4 7 ] 0 ]'; str or
         bytes of Text; pairs of these for Retrieval. Images are files, PIL
-        images or uint8 arrays, [S, S] or [S, S, 3]. Longer examples are cut to
-        the length of the model's sequences, as in training.
+        images or uint8 arrays, [S, S] or [S, S, 3]. Longer examples are cut, as
+        in training.
 
     Raises:
       UserError: an example does not fit the task, or the task has no classes of
@@ -77,23 +71,22 @@ class Trained:
     if not examples:
       return []
     split = encode.split(task, examples)
-    words = vocabulary.of(self.program.experiment)
+    words = self.program.experiment.vocabulary
     if words:
       split = words.split(split, self.program.objective.seq_len)
-    names = encode.names(task)
-    return [Prediction(int(p.argmax()), names[int(p.argmax())], p)
-            for p in self._probabilities(split)]
+    names, found = encode.names(task), self._probabilities(split)
+    return [Prediction(int(label), names[label], p)
+            for label, p in zip(found.argmax(-1), found, strict=True)]
 
   def evaluate(self, split: str = 'test', data_dir=None, *,
                same_data: bool = False) -> dict[str, Any]:
     """Computes the scores of a split of the task's data, such as accuracy.
 
-    If the model was trained on other data, a message on stderr reports it.
-
     Args:
       split: 'val' or 'test'; 'train' takes long.
       data_dir: folder of the prepared data; by default that of the config.
-      same_data: whether data other than the training data is an error.
+      same_data: whether data other than the training data is an error; if not,
+        it gives a message on stderr.
 
     Raises:
       UserError: there is no such split, its data cannot be prepared, or
@@ -106,10 +99,8 @@ class Trained:
               same_data: bool = False) -> tuple[dict[str, Any], np.ndarray]:
     """Returns the scores of `evaluate`, and bool [N]: the right examples.
 
-    Arguments and errors are those of `evaluate`.
-
     Raises:
-      UserError: the task has no classes of whole examples.
+      UserError: see `evaluate`, or the task has no classes of whole examples.
     """
     data, counts = self._counted(split, data_dir, same_data)
     objective, examples = self.program.objective, data.splits[split]
@@ -123,11 +114,7 @@ class Trained:
             bits.unpack(further['correct'], len(examples)))
 
   def quantised(self) -> 'Trained':
-    """Returns the model with int8 dense layers; see `lra.share.int8`.
-
-    Raises:
-      UserError: Qwix is not installed.
-    """
+    """Returns the model with int8 dense layers; UserError without Qwix."""
     other, params = int8.program(self.program, self.params, self.constants)
     return dataclasses.replace(self, program=other, params=params)
 
@@ -137,8 +124,8 @@ class Trained:
     return self.program.fit_eval()
 
   def _counted(self, split, data_dir, same_data):
-    """Evaluates a split; returns (the data, counts of its batches)."""
-    data = vocabulary.load(self.program.experiment, data_dir)
+    """Returns (the data, counts of the batches of a split)."""
+    data = self.program.experiment.data(data_dir)
     other = self._other_than(data)
     if other and same_data:
       raise UserError(f'{other}: set TFDS_DATA_DIR to the folder of its data.')
@@ -179,7 +166,7 @@ class Trained:
     return scores
 
   def _other_than(self, data):
-    """Describes how data differs from the training data; '' if it does not."""
+    """Returns how data differs from the training data; '' if it does not."""
     fingerprint, origin = self.data
     if fingerprint in (None, data.fingerprint):
       return ''
@@ -216,11 +203,10 @@ def load(folder: str | os.PathLike) -> Trained:
   the run began, a message on stderr reports it.
 
   Args:
-    folder: a run directory, such as `runs/<task>/<model>/<config
-      hash>-s<seed>`.
-      For other parameters, one of its checkpoints: `checkpoints/best`,
-      `checkpoints/last` or a step in these. Or a folder that `export` wrote,
-      or the name of such a model on Hugging Face's hub, see `hub.place`.
+    folder: a run directory. For other parameters, one of its checkpoints:
+      `checkpoints/best`, `checkpoints/last` or a step in these. Or a folder
+      that `export` wrote, or the name of such a model on Hugging Face's hub,
+      see `hub.place`.
 
   Raises:
     UserError: the folder is none of these, has no checkpoint yet, is damaged,
@@ -229,9 +215,8 @@ def load(folder: str | os.PathLike) -> Trained:
   """
   folder = hub.place(folder)
   made, scored, step = restore.scored(folder)
-  model = made.config.to_dict()['model']['name']
   provenance.warn_of_edits(
-      ((place, model, provenance.of_folder(place))
+      ((place, made.config.model.name, provenance.of_folder(place))
        for place in (folder, *folder.absolute().parents[:3])
        if (place / 'config.json').exists()), provenance.LOADED)
   return Trained(made, scored['params'], scored['constants'], step,

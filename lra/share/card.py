@@ -1,7 +1,6 @@
-"""Writes the model card of an exported run: scores, origin, how to use it.
+"""Writes the model card of an exported run, in the form of Hugging Face.
 
-The front matter is YAML in the form of Hugging Face's model cards. Its values
-are written as JSON, which YAML includes.
+The values of its front matter are JSON, which YAML includes.
 """
 
 import json
@@ -13,8 +12,7 @@ from lra.core import tasks
 from lra.core.formats import count, percent
 from lra.schema.result import Result
 
-# License of this project. Its user may release a model under another one.
-LICENSE = 'apache-2.0'
+LICENSE = 'apache-2.0'  # users may release a model under another one
 _USE = '''\
 ## Use
 
@@ -42,7 +40,7 @@ logits = forward.call(load_file('model.safetensors'), tokens)
 
 
 def text(run: Result, command: str, inputs: str) -> str:
-  """Returns the card, README.md of the exported folder.
+  """Returns the README.md of an exported folder.
 
   Args:
     run: the finished run of a classifier, without paths.
@@ -71,24 +69,23 @@ def text(run: Result, command: str, inputs: str) -> str:
 
 
 def _front(run, task):
-  """Yields the lines of the front matter."""
+  """Returns the lines of the front matter."""
   kind = ('image' if task.image else 'token' if task.probe else
           'text') + '-classification'
-  yield '---'
-  for name, value in (
-      ('license', LICENSE), ('library_name', 'lra'),
-      ('tags', ['long-range-arena', 'lra', 'jax', 'flax', run.model]),
-      ('datasets', [run.task]), ('metrics', ['accuracy']),
-      ('model-index', [{
+  fields = {
+      'license': LICENSE, 'library_name': 'lra',
+      'tags': ['long-range-arena', 'lra', 'jax', 'flax', run.model],
+      'datasets': [run.task], 'metrics': ['accuracy'],
+      'model-index': [{
           'name': f'{run.model}-{run.task}',
           'results': [{
               'task': {'type': kind},
               'dataset': {'type': run.task, 'name': task.title or run.task,
                           'split': 'test'},
               'metrics': [{'type': 'accuracy', 'name': 'test accuracy',
-                           'value': run.test.accuracy}]}]}])):
-    yield f'{name}: {json.dumps(value)}'
-  yield from ('---', '')
+                           'value': run.test.accuracy}]}]}]}
+  return ['---', *(f'{name}: {json.dumps(value)}'
+                   for name, value in fields.items()), '---', '']
 
 
 def _scores(run):

@@ -5,16 +5,14 @@ channel. The activations of each token are quantised as the layer runs (dynamic
 range, symmetric, largest absolute value). The matmul multiplies int8 by int8
 and adds up int32; its result, the bias and all other operations are float.
 
-Quantised are `flax.linen.Dense` and `lra.nn.layers.Projection`: projections of
-the mixers, MLPs and heads of classifiers. A mixer that takes the weights of a
-projection apart multiplies in float, with weights that were rounded to int8.
-These are `mla` and, on accelerators, the packed projections of linear attention
-and the output of `lightning`. Embeddings, norms, convolutions, scans and the
-products of two activations, such as attention's Q K^T, stay as they are.
+Only `flax.linen.Dense` and `lra.nn.layers.Projection` are quantised: the
+projections of mixers, MLPs and heads. A mixer that takes the weights of a
+projection apart multiplies in float, with weights that were rounded to int8:
+`mla` and, on accelerators, the packed projections of linear attention and the
+output of `lightning`. All else stays float, such as attention's Q K^T.
 
-`qwix.quantize_model` would replace the matmuls inside a model. Its version
-0.1.8 fails where a projection casts its kernel to the computing dtype. So this
-module replaces the calls of the layers; Qwix makes the arrays and the matmuls.
+`qwix.quantize_model` 0.1.8 fails where a projection casts its kernel to the
+computing dtype, so this module replaces the calls of the layers.
 """
 
 import dataclasses
@@ -40,28 +38,18 @@ _CALIBRATION = f'absmax,{127.5 / 127}'
 
 @dataclasses.dataclass(frozen=True)
 class Quantised:
-  """A model whose dense layers have int8 weights.
-
-  Attributes:
-    model: the model, with float weights.
-  """
+  """A model, whose dense layers are called with int8 weights."""
   model: nn.Module
 
   def apply(self, variables, *args, **options) -> Any:
-    """Calls `model.apply` with int8 layers; see `program`."""
     with nn.intercept_methods(_int8):
       return self.model.apply(variables, *args, **options)
 
 
 def program(made: Program, params, constants) -> tuple[Program, Any]:
-  """Quantises a program that evaluates a model.
+  """Returns a program that evaluates, and parameters for it.
 
-  Args:
-    made: the program.
-    params, constants: the model's variables; parameters are float32.
-
-  Returns:
-    (a program for evaluation, the parameters with kernels as `qwix.QArray`).
+  The kernels of dense layers are `qwix.QArray`, the others float32 as before.
 
   Raises:
     UserError: Qwix is not installed.
@@ -81,7 +69,6 @@ def program(made: Program, params, constants) -> tuple[Program, Any]:
 
 
 def num_bytes(params) -> int:
-  """Returns the bytes of all arrays of a tree."""
   return sum(math.prod(x.shape) * x.dtype.itemsize
              for x in jax.tree.leaves(params))
 
@@ -136,11 +123,7 @@ def _int8(call, args, options, context):
 
 
 def quantise(x: jax.Array, own: Sequence[int]):
-  """Returns x as int8 with a scale for each index of the axes `own`.
-
-  The result is a `qwix.QArray` of x's shape. Its scale is float, of the same
-  shape but 1 along all other axes.
-  """
+  """Returns x as a `qwix.QArray` with a scale for each index of axes `own`."""
   return _qwix().quantize(x, 'int8', channelwise_axes=own,
                           calibration_method=_CALIBRATION)
 
@@ -150,14 +133,8 @@ def matmul(x: jax.Array, kernel, bias: jax.Array | None, ins: int,
   """Computes x W + b with int8 factors: [..., *ins] -> [..., *outs].
 
   With s_x = max |x| / 127 of a token and s_w = max |w| / 127 of an output
-  channel, it is (sum of round(x / s_x) round(w / s_w)) s_x s_w + b.
-
-  Args:
-    x: activations, float; its last `ins` axes are summed over.
-    kernel: int8 [*ins, *outs], from `quantise`.
-    bias: float [*outs], or None.
-    ins: number of input axes.
-    dtype: dtype of the result; None for the dtype of x.
+  channel, it is (sum of round(x / s_x) round(w / s_w)) s_x s_w + b. The kernel
+  is int8 [*ins, *outs], from `quantise`; `dtype` is that of x by default.
   """
   first = x.ndim - ins
   axes = tuple(range(first, x.ndim)), tuple(range(ins))

@@ -2,18 +2,17 @@
 
 import dataclasses
 import functools
-import pathlib
-from collections.abc import Sequence
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
 
-from lra.board import statistics
-from lra.board.statistics import Sample
+from lra.board.statistics import Sample, p_value
 from lra.core.formats import percent, points
-from lra.run import vocabulary
 from lra.share import api, int8
-from lra.share import measured as studies
 
 SECONDS = 10  # of timing
 
@@ -23,7 +22,6 @@ class Pair:
   """A trained model and its int8 version, measured; float comes first.
 
   Attributes:
-    trained: the model.
     samples: scores on the test split.
     losses: mean losses, in nats.
     bytes: bytes of the parameters.
@@ -39,36 +37,18 @@ class Pair:
 
   @property
   def only(self) -> tuple[int, int]:
-    """Returns how many examples only one of the two has right."""
+    """Numbers of examples that only one of the two has right."""
     a, b = (sample.correct[0] for sample in self.samples)
     return int((a & ~b).sum()), int((b & ~a).sum())
 
   @property
   def p(self) -> float:
-    """Returns the p-value of McNemar's exact test."""
-    return statistics.p_value(*self.samples)
+    """The p-value of McNemar's exact test."""
+    return p_value(*self.samples)
 
-  def row(self) -> dict:
-    """Returns the row of a table: heading -> value."""
-    dtype = self.trained.program.dtype
-    float_, int8_ = (sample.accuracies[0] for sample in self.samples)
-    return {
-        'model': self.trained.config.model.name,
-        'task': self.trained.config.task,
-        f'accuracy {dtype} %': round(100 * float_, 2),
-        'accuracy int8 %': round(100 * int8_, 2),
-        'difference (points)': round(100 * (int8_ - float_), 2),
-        f'right only in {dtype}': self.only[0],
-        'right only in int8': self.only[1],
-        'p (McNemar)': round(self.p, 4),
-        f'parameters {dtype} (bytes)': self.bytes[0],
-        'parameters int8 (bytes)': self.bytes[1],
-        f'{dtype} (ms per example)': round(1e3 * self.seconds[0], 4),
-        'int8 (ms per example)': round(1e3 * self.seconds[1], 4),
-        'time int8 / ' + dtype: round(self.ratios[1], 3),
-        'time, quartiles': ' to '.join(
-            f'{self.ratios[i]:.3f}' for i in (0, 2)),
-        'batch size': self.batch_size}
+  @property
+  def batch_size(self) -> int:
+    return self.trained.fitted[0].sizes.eval_batch
 
   def text(self) -> str:
     """Returns the comparison in a few lines."""
@@ -94,28 +74,18 @@ class Pair:
         f'time of int8 / time of {dtype}: {middle:.2f} (quartiles {low:.2f} to '
         f'{high:.2f}), in turns on one batch of {self.batch_size}'])
 
-  @property
-  def batch_size(self) -> int:
-    """Returns the number of examples of a batch."""
-    return self.trained.fitted[0].sizes.eval_batch
 
-
-def measure(folder: pathlib.Path, seconds: float = SECONDS) -> Pair:
-  """Scores and times a run's model in float and in int8.
-
-  Args:
-    folder: a run directory, a checkpoint or another model of `api.load`.
-    seconds: about how long the two are timed, in turns.
+def measure(folder: str | os.PathLike, seconds: float = SECONDS) -> Pair:
+  """Scores and times a run's model in float and in int8, for some seconds.
 
   Raises:
-    UserError: `api.load`, `api.Trained.answers` or `api.Trained.quantised`
-      raises it.
+    UserError: see `api.load`, `api.Trained.answers`, `api.Trained.quantised`.
   """
   trained = api.load(folder)
   both = trained, trained.quantised()
   found = [one.answers('test', same_data=True) for one in both]
-  data = vocabulary.load(trained.program.experiment)
-  times = studies.interleaved(
+  data = trained.program.experiment.data()
+  times = interleaved(
       [_step(one, data.splits['test']) for one in both], seconds)
   size = trained.fitted[0].sizes.eval_batch
   return Pair(
@@ -125,7 +95,7 @@ def measure(folder: pathlib.Path, seconds: float = SECONDS) -> Pair:
       tuple(scores['loss'] for scores, _ in found),
       tuple(int8.num_bytes(one.params) for one in both),
       tuple(float(np.median(one)) / size for one in times),
-      studies.quartiles([b / a for a, b in zip(*times, strict=True)]))
+      quartiles([b / a for a, b in zip(*times, strict=True)]))
 
 
 def _step(trained, split):
@@ -138,6 +108,31 @@ def _step(trained, split):
       (trained.params, trained.constants)), batch)
 
 
-def rows(folders: Sequence[str]) -> list[dict]:
-  """Measures runs one after another; returns a row of each."""
-  return [measure(pathlib.Path(folder)).row() for folder in folders]
+def interleaved(calls: Sequence[Callable], seconds: float, least: int = 5
+                ) -> list[list[float]]:
+  """Times functions in turns, so that other programs slow all of them alike.
+
+  Args:
+    calls: functions that return arrays of JAX. Each is called once before.
+    seconds: no round begins later, after the `least` first ones.
+    least: number of rounds to make in any case.
+
+  Returns:
+    For each function, its seconds in each round.
+  """
+  for call in calls:
+    jax.block_until_ready(call())
+  found = [[] for _ in calls]
+  start = time.perf_counter()
+  while len(found[0]) < least or time.perf_counter() - start < seconds:
+    for call, times in zip(calls, found, strict=True):
+      before = time.perf_counter()
+      jax.block_until_ready(call())
+      times.append(time.perf_counter() - before)
+  return found
+
+
+def quartiles(numbers: Sequence[float]) -> tuple[float, float, float]:
+  """Returns the first quartile, the median and the third quartile."""
+  low, middle, high = statistics.quantiles(numbers, n=4, method='inclusive')
+  return low, middle, high

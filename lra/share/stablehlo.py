@@ -1,8 +1,7 @@
 """Exports the forward function of a model as StableHLO.
 
-Any program with JAX, or another runtime of StableHLO, can call it without this
-project's code. It computes with the kernels for a CPU, which are plain XLA, so
-it can be lowered for every platform.
+Any runtime of StableHLO can call it without this project's code. It has the
+kernels for a CPU, which are plain XLA and can be lowered for every platform.
 """
 
 import contextlib
@@ -22,17 +21,17 @@ PLATFORMS = ('cpu', 'cuda', 'tpu')
 def forward(program: Program, like) -> tuple[bytes, bool]:
   """Exports the function (arrays, tokens) -> logits, for all `PLATFORMS`.
 
-  Its first argument is {name: array}, as safetensors reads `weights.NAME`; its
-  second one are token ids of the batch, 0 at padding, in the shape and dtype of
-  the model's inputs. It returns float32 logits, [B, C] or [B, L, C].
+  The arrays are {name: array}, as safetensors reads `weights.NAME`; the tokens
+  are ids, 0 at padding, in the shape and dtype of the model's inputs. The
+  logits are float32 [B, C] or [B, L, C].
 
   Args:
     program: the program of the model.
     like: `params` and `constants` of the model, or their shapes.
 
   Returns:
-    (serialized `jax.export.Exported`, whether it takes any batch size). Some
-    models have no such program; theirs takes one example.
+    (serialized `jax.export.Exported`, whether it takes any batch size). For
+    some models it takes only one example.
   """
   names, structure = weights.names(like), jax.tree.structure(like)
 

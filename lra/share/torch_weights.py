@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from flax import traverse_util
 
 from lra.core.errors import UserError
 
@@ -58,7 +59,7 @@ TABLES = {
 
 
 def params(model: str, package: str, state: Mapping[str, Any], like) -> dict:
-  """Returns the parameters of a mixer, made of those of a PyTorch layer.
+  """Returns float32 parameters of a mixer, made of those of a PyTorch layer.
 
   Args:
     model: name of the mixer, such as 'nystromformer'.
@@ -67,9 +68,6 @@ def params(model: str, package: str, state: Mapping[str, Any], like) -> dict:
       array or tensor on the CPU}.
     like: parameters of such a mixer, or their shapes, for example
       `lra.load(RUN).params['encoder']['block_0']['mixer']`.
-
-  Returns:
-    Float32 numpy arrays in the nested dicts of `like`.
 
   Raises:
     UserError: there is no such table; or the layer has a parameter that the
@@ -80,7 +78,9 @@ def params(model: str, package: str, state: Mapping[str, Any], like) -> dict:
     raise UserError(f'There is no table for {model} of {package}: choose one '
                     f'of {known}.')
   what = f'The weights of {model} of {package}'
-  wanted, found, known = _flat(like), {}, dict(state)
+  wanted = {name: tuple(x.shape) for name, x in traverse_util.flatten_dict(
+      like, sep='.').items()}
+  found, known = {}, dict(state)
   for theirs, named in TABLES[model, package].items():
     names = named.removeprefix('=').split()
     ours = [name for name in names if name in wanted]
@@ -97,7 +97,7 @@ def params(model: str, package: str, state: Mapping[str, Any], like) -> dict:
     raise UserError(f'{what} do not fit this mixer, since only one of them has '
                     f'{extra[0]}: give the state of the layer alone, and a '
                     'mixer with the same settings.')
-  return _nested(found)
+  return traverse_util.unflatten_dict(found, sep='.')
 
 
 def _split(array, shapes, *, keeps, said):
@@ -116,23 +116,3 @@ def _split(array, shapes, *, keeps, said):
     found[name] = (part if keeps else part.T).reshape(shape)
     start = end
   return found
-
-
-def _flat(tree, prefix=''):
-  """Returns {dotted name: shape} of nested dicts of arrays."""
-  flat = {}
-  for name, value in tree.items():
-    flat |= (_flat(value, f'{prefix}{name}.') if isinstance(value, Mapping)
-             else {prefix + name: tuple(value.shape)})
-  return flat
-
-
-def _nested(flat):
-  tree = {}
-  for name, value in flat.items():
-    *folders, last = name.split('.')
-    place = tree
-    for folder in folders:
-      place = place.setdefault(folder, {})
-    place[last] = value
-  return tree

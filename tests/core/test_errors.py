@@ -7,6 +7,7 @@ from lra.configs import base
 from lra.core import tasks
 from lra.core.errors import UserError, choose
 from lra.run import loader
+from lra.schema import fields
 from lra.schema.fields import FIELDS
 from lra.schema.synonyms import FIELD_OF
 
@@ -28,9 +29,9 @@ def test_a_wrong_name_has_the_likeliest_one_beside_it(say, meant):
 
 
 @pytest.mark.parametrize('name', [
-    name for name, field in FIELDS.items() if field.choices])
+    name for name, info in FIELDS.items() if fields.choices(info)])
 def test_a_wrong_choice_names_all_choices(name):
-  choices = list(map(str, FIELDS[name].choices))
+  choices = list(map(str, fields.choices(FIELDS[name])))
   for choice in choices:
     said = choose(choice.upper() + 'x', choices)
     assert all(other in said for other in choices)

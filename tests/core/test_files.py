@@ -34,18 +34,14 @@ def test_the_umask_says_who_may_read(tmp_path, mask):
   assert (tmp_path / 'new/x.json').stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-def test_an_object_with_one_key_twice_is_refused(tmp_path):
-  (tmp_path / 'x.json').write_text('{"a": [{"b": 1, "c": 2, "b": 1}]}')
-  with pytest.raises(UserError, match="x.json is damaged .it has the key 'b' "):
-    files.read_json(tmp_path / 'x.json')
-
-
-@pytest.mark.parametrize('data', [
-    b'', b'{"torn', b'\xff', b'{"a": NaN}', b'[-Infinity]'])
-def test_a_damaged_file_is_named(tmp_path, data):
+@pytest.mark.parametrize('data, why', [
+    *((data, '') for data in (
+        b'', b'{"torn', b'\xff', b'{"a": NaN}', b'[-Infinity]')),
+    (b'{"a": [{"b": 1, "c": 2, "b": 1}]}', " .it has the key 'b' ")])
+def test_a_damaged_file_is_named(tmp_path, data, why):
   path = tmp_path / 'x.json'
   path.write_bytes(data)
-  with pytest.raises(UserError, match='x.json is damaged'):
+  with pytest.raises(UserError, match=f'x.json is damaged{why}'):
     files.read_json(path)
 
 

@@ -9,7 +9,7 @@ import sys
 import jax
 import pytest
 
-from lra.cli import inspection
+from lra.cli import evaluate
 from lra.core import jax_settings, machine
 from lra.core.errors import UserError
 from lra.run import train as train_lib
@@ -100,7 +100,7 @@ def test_a_run_of_float64_is_named_as_one(mini_data, tmp_path, compile_once):
   run = small.experiment(same_run.config(mini_data), tmp_path)
   with jax.enable_x64(True):
     train_lib.train(run)
-  for again in (lambda: inspection.evaluate(tmp_path),
+  for again in (lambda: evaluate.evaluate(tmp_path),
                 lambda: train_lib.train(run)):
     with pytest.raises(UserError, match='trained with JAX_ENABLE_X64=1'):
       again()

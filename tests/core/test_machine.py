@@ -14,14 +14,13 @@ import pytest
 from lra.core import machine
 from tests.helpers import tiny
 
-NOTHING = {
-    'git_commit': None, 'git_dirty': None, 'git_published': None}
+NOTHING = dict.fromkeys(('git_commit', 'git_dirty', 'git_published'))
 
 
 def git(folder, *args):
-  subprocess.run(
+  return subprocess.run(
       ('git', '-c', 'user.name=a', '-c', 'user.email=a@b', *args), cwd=folder,
-      check=True, capture_output=True)
+      check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture
@@ -31,8 +30,7 @@ def checkout(tmp_path):
   for name in ('lra/core/machine.py', 'lra/models/known.py',
                'lra/results/runs/x.json', 'lra/nn/a.py', 'configs/known.py',
                'leaderboard.md', 'docs/leaderboard/text.md', 'notes.txt'):
-    (root / name).parent.mkdir(parents=True, exist_ok=True)
-    (root / name).write_text('1\n')
+    put(root, name, '1\n')
   shutil.copy(machine.__file__, root / 'lra/core')
   (root / '.gitignore').write_text('ignored*\n/runs/\n')
   git(root, 'init', '-q', '-b', 'main')
@@ -55,53 +53,15 @@ def state(root, *names):
   return module_of(root).git_state([root / name for name in names])
 
 
-def dirty(root, *names):
-  return state(root, *names)['git_dirty']
-
-
 def put(root, name, text='2\n'):
   (root / name).parent.mkdir(parents=True, exist_ok=True)
   (root / name).write_text(text)
 
 
-def test_a_commit_as_it_is(checkout):
-  head = subprocess.run(
-      ('git', 'rev-parse', 'HEAD'), cwd=checkout, check=True, text=True,
-      capture_output=True).stdout.strip()
-  assert state(checkout, 'lra/models/known.py', 'configs/known.py') == {
-      'git_commit': head, 'git_dirty': False, 'git_published': True}
-
-
-def test_a_commit_is_published_once_the_known_branch_has_it(
-    checkout, tmp_path):
-  def published():
-    return state(checkout)['git_published']
-
-  git(checkout, 'switch', '-q', '-c', 'mine')
-  put(checkout, 'notes.txt')
-  git(checkout, 'commit', '-qam', 'mine')
-  assert published() is False
-  git(checkout, 'switch', '-q', 'main')
-  assert published() is True
-  git(checkout, 'merge', '-q', '--ff-only', 'mine')
-  assert published() is True
-  # With a remote, the remote's default branch counts, not the local main.
-  git(tmp_path, 'init', '-q', '--bare', '-b', 'trunk', 'origin.git')
-  git(checkout, 'remote', 'add', 'origin', str(tmp_path / 'origin.git'))
-  git(checkout, 'push', '-q', 'origin', 'main~:refs/heads/trunk')
-  git(checkout, 'remote', 'set-head', 'origin', 'trunk')
-  assert published() is False
-  git(checkout, 'push', '-q', 'origin', 'main:trunk')
-  assert published() is True
-  git(checkout, 'remote', 'remove', 'origin')
-  git(checkout, 'branch', '-qm', 'main', 'other')
-  git(checkout, 'branch', '-qD', 'mine')
-  assert published() is None
-
-
 def test_commits_and_files_of_the_past(checkout):
-  ours = module_of(checkout)
-  old = ours.git_state()['git_commit']
+  ours, old = module_of(checkout), git(checkout, 'rev-parse', 'HEAD')
+  assert state(checkout, 'lra/models/known.py', 'configs/known.py') == {
+      'git_commit': old, 'git_dirty': False, 'git_published': True}
   put(checkout, 'lra/models/known.py', ' 2 \n\n')
   git(checkout, 'switch', '-q', '-c', 'mine')
   git(checkout, 'commit', '-qam', 'mine')
@@ -117,137 +77,138 @@ def test_commits_and_files_of_the_past(checkout):
     assert ours.file_at(text, 'notes.txt') is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason='only root can change owners')
-def test_a_commit_of_another_user_is_known(checkout):
-  for path in (checkout, *checkout.rglob('*')):
+def test_a_commit_is_published_once_the_known_branch_has_it(
+    checkout, tmp_path):
+  """With a remote, the remote's default branch counts, not the local main."""
+  git(tmp_path, 'init', '-q', '--bare', '-b', 'trunk', 'origin.git')
+  git(checkout, 'switch', '-q', '-c', 'mine')
+  put(checkout, 'notes.txt')
+  git(checkout, 'commit', '-qam', 'mine')
+  for published, *steps in (
+      (False,),
+      (True, 'switch -q main', 'merge -q --ff-only mine'),
+      (False, f'remote add origin {tmp_path}/origin.git',
+       'push -q origin main~:refs/heads/trunk',
+       'remote set-head origin trunk'),
+      (True, 'push -q origin main:trunk'),
+      (None, 'remote remove origin', 'branch -qm main other',
+       'branch -qD mine')):
+    for step in steps:
+      git(checkout, *step.split())
+    assert state(checkout)['git_published'] is published, steps
+
+
+def _put(name, text='2\n'):
+  return lambda root: put(root, name, text)
+
+
+def _staged(root):
+  put(root, 'configs/new.py')
+  git(root, 'add', 'configs/new.py')
+
+
+def _linked(root):
+  (root.parent / 'configs').symlink_to(root / 'configs')
+
+
+def _chowned(root):
+  if os.geteuid():
+    pytest.skip('only root can change owners')
+  for path in (root, *root.rglob('*')):
     os.chown(path, 1234, 1234)
-  made = state(checkout)
-  assert made['git_commit'] and made['git_dirty'] is False
 
 
-def watched(root, tmp_path):
+@pytest.mark.parametrize('change, files, dirty', [
+    *((_put(name), (), True) for name in (
+        'lra/models/new.py', 'configs/mine/new.py', 'kernels/new.py',
+        'data_prep/new.py', 'lra/nn/a.py', 'notes.txt')),
+    # What runs write, and what does not run.
+    *((_put(name), (), False) for name in (
+        'leaderboard.md', 'docs/leaderboard/text.md', 'lra/results/runs/x.json',
+        'lra/results/runs/y.json', 'runs/a/config.json', 'scratch.txt',
+        'lra/notes.txt', 'configs/ignored.py', '../elsewhere.py')),
+    (_staged, (), True),
+    (lambda root: (root / 'lra/nn/a.py').unlink(), (), True),
+    (_put('configs/ignored.py'), ('configs/ignored.py',), True),
+    (_put('../elsewhere.py'), ('../elsewhere.py',), True),
+    (_linked, ('../configs/known.py',), False),
+    (_chowned, (), False)])
+def test_what_makes_a_commit_modified(checkout, change, files, dirty):
+  change(checkout)
+  found = state(checkout, *files)
+  assert len(found['git_commit']) == 40 and found['git_dirty'] is dirty
+
+
+def _watched(root, tmp_path):
   """Configures `root` so that git runs a command; returns the file it makes."""
   mark, program = tmp_path / 'was_run', tmp_path / 'watch.sh'
   program.write_text(f'#!/bin/sh\ntouch {mark}\n')
   program.chmod(0o755)
   git(root, 'config', 'core.fsmonitor', str(program))
-  subprocess.run(('git', '-c', 'safe.directory=*', 'status'), cwd=root,
-                 check=True, capture_output=True)
+  git(root, '-c', 'safe.directory=*', 'status')
   assert mark.exists()  # plain git runs the command
   mark.unlink()
   return mark
 
 
-def test_a_command_of_a_repository_is_not_run(checkout, tmp_path):
-  mark = watched(checkout, tmp_path)
-  assert state(checkout)['git_commit']
-  assert not mark.exists()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason='only root can change owners')
-def test_a_repository_of_another_user_is_not_asked(checkout, tmp_path):
+def _of_another(checkout, tmp_path):
   """Git reads no repository that another user owns and runs no command in it.
   """
-  git(checkout, 'config', 'filter.x.clean', f'touch {tmp_path}/filtered; cat')
+  if os.geteuid():
+    pytest.skip('only root can change owners')
+  git(checkout, 'config', 'filter.x.clean', f'touch {tmp_path}/was_run; cat')
   (checkout / '.git/info/attributes').write_text('* filter=x\n')
-  mark = watched(checkout, tmp_path)
   put(checkout, 'notes.txt')
-  (tmp_path / 'filtered').unlink(missing_ok=True)
   os.chown(checkout / '.git', 1234, 1234)
-  assert state(checkout) == {
-      'git_commit': None, 'git_dirty': None, 'git_published': None}
-  assert not mark.exists() and not (tmp_path / 'filtered').exists()
 
 
-@pytest.mark.parametrize('empty', [False, True])
-def test_a_repository_above_the_package_is_not_asked(tmp_path, checkout, empty):
+def _above(checkout, tmp_path):
   """A repository around the package's own folder does not give its commit."""
   shutil.rmtree(checkout / '.git')
   git(tmp_path, 'init', '-q')
   git(tmp_path, 'add', '-A')
   git(tmp_path, 'commit', '-qm', 'all')
-  mark = watched(tmp_path, tmp_path)
-  if empty:  # git ignores an empty .git folder and goes on to the parent
-    (checkout / '.git').mkdir()
-  assert state(checkout) == {
-      'git_commit': None, 'git_dirty': None, 'git_published': None}
+  _watched(tmp_path, tmp_path)
+
+
+def _above_an_empty_one(checkout, tmp_path):
+  """Git ignores an empty .git folder and goes on to the parent."""
+  _above(checkout, tmp_path)
+  (checkout / '.git').mkdir()
+
+
+@pytest.mark.parametrize('change, known', [
+    (lambda *_: None, True), (_of_another, False), (_above, False),
+    (_above_an_empty_one, False)])
+def test_no_command_of_a_repository_is_run(checkout, tmp_path, change, known):
+  mark = _watched(checkout, tmp_path)
+  change(checkout, tmp_path)
+  mark.unlink(missing_ok=True)
+  assert (state(checkout) != NOTHING) == known
   assert not mark.exists()
+
+
+def test_nothing_is_claimed_without_a_repository_of_its_own(
+    checkout, tmp_path, monkeypatch):
+  """Such as a package in a virtual environment within a checkout."""
+  with monkeypatch.context() as patch:
+    patch.setenv('GIT_DIR', str(tmp_path))
+    patch.setenv('GIT_WORK_TREE', str(tmp_path))
+    assert state(checkout)['git_dirty'] is False
+  with monkeypatch.context() as patch:
+    patch.setenv('PATH', os.devnull)
+    assert state(checkout) == NOTHING
+  package = checkout / 'ignored_venv/lra'
+  shutil.copytree(checkout / 'lra', package)
+  assert state(package.parent) == NOTHING
+  shutil.rmtree(checkout / '.git')
+  assert state(checkout) == NOTHING
 
 
 def test_a_file_that_is_too_large_is_no_bug():
   assert machine.disk_full(OSError(27, 'File too large'))
   assert machine.disk_full(ValueError('UNKNOWN: write: File too large'))
   assert not machine.disk_full(OSError(2, 'No such file'))
-
-
-@pytest.mark.parametrize('name', [
-    'lra/models/new.py', 'configs/new.py', 'configs/mine/new.py',
-    'kernels/new.py', 'data_prep/new.py', 'lra/nn/a.py', 'configs/known.py',
-    'lra/models/known.py', 'notes.txt'])
-def test_untracked_python_and_modified_files_count(checkout, name):
-  put(checkout, name)
-  assert dirty(checkout) is True
-
-
-def test_a_staged_file_counts(checkout):
-  put(checkout, 'configs/new.py')
-  git(checkout, 'add', 'configs/new.py')
-  assert dirty(checkout) is True
-
-
-def test_a_deleted_file_counts(checkout):
-  (checkout / 'lra/nn/a.py').unlink()
-  assert dirty(checkout) is True
-
-
-@pytest.mark.parametrize('name', [
-    'leaderboard.md', 'docs/leaderboard/text.md', 'lra/results/runs/x.json',
-    'lra/results/runs/y.json',
-    'runs/a/config.json', 'scratch.txt', 'lra/notes.txt'])
-def test_what_runs_write_and_what_does_not_run_does_not_count(checkout, name):
-  put(checkout, name)
-  assert dirty(checkout) is False
-
-
-@pytest.mark.parametrize('name', [
-    'lra/models/ignored.py', 'configs/ignored.py', '../elsewhere.py'])
-def test_a_file_that_runs_counts_wherever_it_is(checkout, name):
-  put(checkout, name)
-  assert dirty(checkout) is False
-  assert dirty(checkout, name) is True
-
-
-def test_a_link_to_a_tracked_file_is_that_file(checkout, tmp_path):
-  (tmp_path / 'configs').symlink_to(checkout / 'configs')
-  assert dirty(checkout, '../configs/known.py') is False
-
-
-def test_an_installed_package_has_no_commit_of_whatever_is_around_it(checkout):
-  """The package is installed in a virtual environment within a checkout."""
-  package = checkout / 'ignored_venv/lra'
-  shutil.copytree(checkout / 'lra', package)
-  assert state(package.parent) == NOTHING
-  git(checkout, 'config', 'x.y', 'z')
-  shutil.rmtree(checkout / '.git')
-  assert state(checkout) == NOTHING
-
-
-def test_a_repository_named_by_the_environment_is_not_meant(
-    checkout, tmp_path, monkeypatch):
-  monkeypatch.setenv('GIT_DIR', str(tmp_path))
-  monkeypatch.setenv('GIT_WORK_TREE', str(tmp_path))
-  assert dirty(checkout) is False
-
-
-def test_without_git_nothing_is_claimed(checkout, monkeypatch):
-  monkeypatch.setenv('PATH', os.devnull)
-  assert state(checkout) == NOTHING
-
-
-def test_this_checkout_has_a_commit():
-  if not (pathlib.Path(machine.__file__).parents[2] / '.git').exists():
-    pytest.skip('not a git checkout')
-  assert len(machine.git_state()['git_commit']) == 40
 
 
 @tiny.needs_libtpu

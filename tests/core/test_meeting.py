@@ -12,6 +12,7 @@ import pytest
 from lra.core import meeting, signals
 from lra.core.distributed import SharedStop
 from lra.core.errors import USER_ERROR, UserError
+from tests.helpers import commands
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import free_port
 
@@ -66,13 +67,9 @@ def test_a_bad_start_is_one_sentence_within_a_minute(starts, words, tmp_path):
 def test_a_used_port_and_an_unknown_host_are_known_before_jax(
     host, word, tmp_path):
   with socket.create_server(('127.0.0.1', 0)) as taken:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / 'run_lra.py'),
-         *_command(taken.getsockname()[1], 2, 0, host)], check=False,
-        cwd=tmp_path, env=_ENV, capture_output=True, text=True)
-  line, = done.stderr.splitlines()
-  assert done.returncode == USER_ERROR and word in line
-  assert line.startswith('error: --coordinator')
+    commands.assert_one_sentence(commands.run(
+        'run_lra', *_command(taken.getsockname()[1], 2, 0, host),
+        cwd=tmp_path), '--coordinator', word)
 
 
 _ABORT = 'ctypes.CDLL(None).abort()'

@@ -11,11 +11,9 @@ from PIL import Image, ImageOps
 from scipy import stats
 
 from lra.core import tasks
-from lra.core.errors import UserError
 from lra.data import augment, batches, prepared
 from lra.data_prep import listops, trees
 from lra.objectives import causal, classification, masked
-from lra.run import experiment
 from tests.helpers import small
 
 RNG = np.random.default_rng(0)
@@ -196,13 +194,3 @@ def test_windows_begin_anywhere_in_a_document(task):
 
 def test_documents_of_a_pair_have_windows_of_their_own():
   assert len(np.unique(augment.places(range(9), 2, 0, 0))) == 18
-
-
-@pytest.mark.parametrize('task, length', [
-    ('listops', 1999), ('text_mini', 0), ('text', 4000), ('mqar', 0),
-    ('image_mini', 255)])
-def test_what_cannot_be_augmented_is_refused(task, length):
-  config = small.config('transformer', task)
-  config.seq_len, config.train.augment = length, True
-  with pytest.raises(UserError, match='config.train.augment=True'):
-    experiment.resolve(config)

@@ -1,5 +1,7 @@
 """Batches hold every example once per epoch, in an order fixed by the seed."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,42 @@ def test_eval_batches_count_every_example_once(batch_size):
   tokens = np.concatenate([b['tokens'] for b in found])[weights > 0]
   np.testing.assert_array_equal(
       tokens, split.tokens.reshape(10, 3).astype(int) + 1)
+
+
+def test_batches_come_in_order_and_one_is_made_ahead():
+  made, by = [], []
+  done = threading.Event()
+
+  def make(step):
+    made.append(step)
+    by.append(threading.current_thread() is threading.main_thread())
+    if step == 1:
+      done.set()
+    return step * 10
+
+  prefetch = batches.Prefetch(make, 3)
+  assert prefetch.get(0) == 0
+  assert done.wait(10)  # batch 1 is made before anyone requests it
+  assert [prefetch.get(1), prefetch.get(2)] == [10, 20]
+  prefetch.close()
+  assert made == [0, 1, 2]  # no batch for step 3, the end
+  assert by == [True, False, False]
+
+
+def test_a_batch_out_of_order_is_made_anew():
+  prefetch = batches.Prefetch(lambda step: step, 100)
+  assert [prefetch.get(n) for n in (0, 7, 8, 3)] == [0, 7, 8, 3]
+  prefetch.close()
+
+
+def test_an_error_reaches_whoever_asks_for_the_batch():
+  def make(step):
+    if step == 1:
+      raise ValueError('of step 1')
+    return step
+
+  prefetch = batches.Prefetch(make, 9)
+  assert prefetch.get(0) == 0
+  with pytest.raises(ValueError, match='of step 1'):
+    prefetch.get(1)
+  prefetch.close()

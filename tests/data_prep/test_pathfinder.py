@@ -149,13 +149,14 @@ def test_parts_of_larger_images_have_fewer(
 
 
 @pytest.mark.parametrize('content', [
-    b'', b'PK\x03\x04', 'another'])
+    b'', b'PK\x03\x04', ('images',),
+    ('images', 'labels', 'attempts', 'placed')])
 def test_a_damaged_part_is_named(tmp_path, content):
   path = tmp_path / '0.npz'
-  if content == 'another':
-    np.savez(path, images=np.zeros((3, 32, 32), np.uint8))
-  else:
+  if isinstance(content, bytes):
     path.write_bytes(content)
+  else:
+    np.savez(path, **dict.fromkeys(content, np.zeros((3, 32, 32), np.uint8)))
   with pytest.raises(UserError, match='0.npz is damaged .*: delete it'):
     drawing.draw(stamps.LAWS[32], 0, 4, tmp_path)
 

@@ -345,10 +345,26 @@ def test_the_chance_that_an_automaton_has_of_each_number_of_edges():
       assert len(set(edges)) == len(edges) and max(edges) < 6
 
 
+# The begin of each fingerprint of `splits`. Another one means other data, so
+# that old scores are not comparable.
+PINNED = dict(part.split('=') for part in '''
+    mqar=2761909a mqar_zoology=09a0a89b mqar_forgetting=a6de7fed
+    mqar_compositional=24e97532 phonebook=f3220ffc copying=21f5ae48
+    selective_copying=72626192 regbench_mini=fb7af5c4 parity=72ebe86d
+    permutations_3=af6c1adb permutations_5=845f7869 s3_words=ed8834d6
+    s5_words=bf732305 s5_swaps=f4fd00dd s5_cycles=8217f93e a5_words=92ad8f9d
+    formal_parity=4bb90556 modular_arithmetic=d241f3ee
+    modular_arithmetic_brackets=dba7b5b7 even_pairs=ed18b589
+    cycle_navigation=09b80d4c missing_duplicate=c306d341 bucket_sort=02a20999
+    dyck=b2f4df63 mad_recall=9e560af5 mad_fuzzy_recall=1412e5fe
+    mad_noisy_recall=a63b3de6 mad_copying=acf58143 mad_compression=5ae9449e
+    mad_memorization=9bbab70e'''.split())
+
+
 @pytest.mark.parametrize('name', PROBES)
 def test_splits_differ_are_always_the_same_and_ask_as_the_task_says(name):
   one = splits(name)
-  assert fingerprint(one) == fingerprint(splits.__wrapped__(name))
+  assert fingerprint(splits.__wrapped__(name))[:8] == PINNED[name]
   assert len({one[s].document(one[s].pairs[0, 0])
               for s in ('train', 'val', 'test')}) == 3
   numbers = np.bincount(questions.asked(one['test'])[0])
@@ -598,6 +614,7 @@ def test_nothing_is_stored_and_all_described(tmp_path, monkeypatch):
     data_prep.prepare('parity', tmp_path, tmp_path)
   content = data_prep.read('parity')
   text = describe.describe('parity', content)
-  assert 'questions' in text and 'labels of train, val, test' in text
+  shares = re.findall(r'^  [01]: +([\d.]+) +([\d.]+) +([\d.]+)$', text, re.M)
+  assert np.abs(np.float64(shares) - 50).max() < 10 and 'questions' in text
   assert baselines.quick('parity', content.splits)['majority'] == (
       pytest.approx(0.5, abs=0.06))

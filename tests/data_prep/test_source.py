@@ -169,7 +169,7 @@ def test_large_files_with_long_names_are_read(form, tmp_path):
 
 def test_tables_are_found_plain_or_packed(tmp_path):
   (tmp_path / 'a').write_bytes(b'1\t2\r\n')
-  (tmp_path / 'b.gz').write_bytes(gzip.compress(b'3\n4\t5'))
+  (tmp_path / 'b.gz').write_bytes(gzip.compress(b'3\n4\t5', mtime=0))
   both = Source(tmp_path).find(['a', 'b'])
   assert [list(source.read_rows(path)) for path in both] == [
       [(1, ['1', '2'])], [(1, ['3']), (2, ['4', '5'])]]
@@ -178,7 +178,7 @@ def test_tables_are_found_plain_or_packed(tmp_path):
 
 
 @pytest.mark.parametrize('data, words', [
-    (gzip.compress(b'a\tb\nc\td\n')[:-8], 'line 3: damaged archive'),
+    (gzip.compress(b'a\tb\nc\td\n', mtime=0)[:-8], 'line 3: damaged archive'),
     (b'a\tb\nc\td\n\xff', "line 3: 'utf-8' codec")])
 def test_a_line_that_cannot_be_read_is_named(tmp_path, data, words):
   (tmp_path / 'rows.tsv').write_bytes(data)

@@ -49,7 +49,8 @@ def commands(program):
     for _, _, text in blocks(path):
       lines = re.sub(r'\\?\n +--', ' --', text.replace('\\\n', ' '))
       found |= set(re.findall(
-          rf"(?:^|[ /])(?:{program}) (--[^'\n|>&]*(?:'[^'\n]*'[^'\n|>&]*)*)",
+          rf"(?:^|[ /])(?:{program}) "
+          r"((?:--|(?!import)[a-z]+\b)[^'\n|>&#]*(?:'[^'\n]*'[^'\n|>&#]*)*)",
           lines, re.MULTILINE))
   return sorted(line.strip() for line in found)
 

@@ -93,6 +93,12 @@ def heads(xp, x, dense):
   return out + dense['bias'] if 'bias' in dense else out
 
 
+def qkv(xp, x, params):
+  """Returns queries, keys and values, each [B, L, H, Dh]."""
+  return tuple(heads(xp, x, params[name])
+               for name in ('query', 'key', 'value'))
+
+
 def merge(xp, o, dense):
   out = xp.einsum('blhe,hed->bld', o, dense['kernel'])
   return out + dense['bias'] if 'bias' in dense else out

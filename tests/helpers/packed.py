@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.kernels import reference
+from lra import kernels
+from tests.helpers import errors, reference
 
 SCALE = 0.7
 
@@ -60,6 +62,51 @@ class Call:
       for s, z in zip(jnp.float32(states), jnp.float32(norms), strict=True)
     )
     return arrays, jnp.asarray(mask), state, last
+
+
+def run(call, kernel, interpret, apart=False, state=True):
+  """Returns simulated results and all gradients: {name: float64 array}."""
+  (q, k, v, do), mask, first, last = call.arrays()
+  if not state:
+    first = last = None
+  options = {'mask': mask, 'kernel': kernel, 'return_state': state,
+             **call.options()}
+  function = (errors.FUNCTIONS if apart else errors.PACKED)[call.op]
+
+  def attend(arrays, bias, first):
+    named = {} if apart else {'bias': bias}
+    return function(*arrays, initial_state=first, **named, **options)
+
+  @jax.jit
+  def both(do, last, *args):
+    out, pull = jax.vjp(attend, *args)
+    return out, pull((do, last) if state else do)
+
+  arrays = (q, k, v) if apart else (jnp.stack([q, k, v], axis=2),)
+  bias = None if apart else jnp.ones((3, call.heads, call.width))
+  platform = 'tpu' if kernel == 'pallas_tpu' else 'gpu'
+  with kernels.target(platform, interpret=interpret):
+    out, (grads, dbias, dstate) = both(do, last, arrays, bias, first)
+  if not apart:
+    grads = [grads[0][:, :, i] for i in range(3)]
+  got = dict(zip(('dq', 'dk', 'dv', 'dbias'), (*grads, dbias), strict=True))
+  got['out'], final = out if state else (out, None)
+  for name, x in (('state', final), ('dstate', dstate)):
+    x = x if isinstance(x, tuple) else (x,)
+    got |= {f'{name}{i}': y for i, y in enumerate(x)}
+  return {n: np.float64(x) for n, x in got.items() if x is not None}
+
+
+def check(call, got):
+  """Asserts that results are within bounds of float64, 0 at masked tokens."""
+  want = expected(call)
+  assert got.keys() == want.keys()
+  found = {n: errors.relative_rms(got[n], want[n]) for n in want}
+  limit = errors.bound('dq', call.dtype)
+  assert all(error < limit for error in found.values()), found  # NaN fails
+  off = ~np.asarray(call.arrays()[1])
+  for name in ('out', 'dq', 'dk', 'dv'):
+    assert not got[name][off].any(), name
 
 
 def expected(call):

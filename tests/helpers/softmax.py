@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from lra.kernels import reference
 from lra.kernels.softmax import chunked, dense
 from lra.kernels.softmax.api import Inputs, Options
+from tests.helpers import reference
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
-from tools.errors import relative_rms
 
 
 def inputs(length, keys, width=8, value_width=8, seed=0):

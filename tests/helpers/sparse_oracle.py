@@ -14,6 +14,26 @@ def matrix(length, sees):
                    for i in range(length)])
 
 
+def seen_by(pattern, length, head=0):
+  """Returns bool [L, L], written from the definition of `Pattern`."""
+  p, tables = pattern, pattern.random_blocks
+
+  def sees(i, j):
+    if i < p.global_queries or j < p.global_keys:
+      return True
+    if p.summary and j % p.summary[0] >= p.summary[0] - p.summary[1]:
+      return True
+    if tables and j // p.block in tables[head % len(tables)][i // p.block]:
+      return True
+    place_i, place_j = i // p.dilation, j // p.dilation
+    return (i % p.dilation == j % p.dilation and
+            place_j // p.block - place_i // p.block in p.offsets and
+            (p.radius is None or abs(place_i - place_j) <= p.radius) and
+            (not p.causal or j <= i))
+
+  return matrix(length, sees)
+
+
 def softmax_under(xp, logits, seen):
   """Computes softmax over the keys that are `seen` (bool); 0 if none is."""
   top = xp.where(seen, logits, -1e30).max(-1, keepdims=True)
@@ -39,8 +59,7 @@ def mixer(*matrices):
   """
 
   def oracle(xp, params, x, mask):
-    q, k, v = (mixer_oracle.heads(xp, x, params[name])
-               for name in ('query', 'key', 'value'))
+    q, k, v = mixer_oracle.qkv(xp, x, params)
     groups = np.array_split(np.arange(q.shape[2]), len(matrices))
     seen = np.stack([seen for seen, group in zip(matrices, groups, strict=True)
                      for _ in group])

@@ -14,11 +14,12 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
 from lra import kernels
-from lra.kernels import dispatch, hopper, hopper_call
+from lra.kernels import hopper, hopper_call
 from lra.kernels.lightning import pallas_gpu as lightning
 from lra.kernels.linear import pallas_gpu as linear
-from tools import errors
-from tools.errors import Case, relative_rms
+from tests.helpers import errors
+from tests.helpers.errors import Case, relative_rms
+from tests.helpers.gradients import hopper_simulator
 
 OPS = tuple(errors.FUNCTIONS)
 # (op, case, number of parts of L; None: the kernels choose)
@@ -44,18 +45,8 @@ CASES = [
 @pytest.fixture
 def simulator():
   """Returns a maker of contexts whose interpreter stops at a data race."""
-  try:
-    with kernels.target('gpu', 'any'):
-      hopper_call.supported((1, 1, 1, 64), jnp.bfloat16)
-  except NotImplementedError as reason:
-    pytest.skip(str(reason))
-  from jax.experimental.pallas import mosaic_gpu as plgpu
-
-  def make(**options):
-    params = plgpu.InterpretGPUParams(detect_races=True, **options)
-    return kernels.target('gpu', interpret=params)
-
-  return make
+  params = hopper_simulator(detect_races=True)
+  return lambda: kernels.target('gpu', interpret=params)
 
 
 def _cut(monkeypatch, parts):
@@ -67,8 +58,7 @@ def _cut(monkeypatch, parts):
 @pytest.mark.parametrize(
   'op, case, parts',
   QUICK + [pytest.param(*c, marks=pytest.mark.full) for c in CASES],
-  ids=str,
-)
+  ids=str)
 def test_errors(op, case, parts, simulator, monkeypatch):
   _cut(monkeypatch, parts)
   with simulator():
@@ -110,32 +100,6 @@ def test_vmap_gives_what_single_calls_give(op, simulator):
     got = jax.vmap(attend)(q[:, None], k[:, None], v[:, None])[:, 0]
   want = errors.FUNCTIONS[op](q, k, v, kernel='xla')
   assert relative_rms(got, want) < errors.bound('out', 'bfloat16')
-
-
-@pytest.mark.parametrize('op', OPS)
-def test_refusals_name_the_argument(op):
-  supported = dispatch.backend(op, 'pallas_gpu').supported
-  with kernels.target('gpu'):
-    supported((1, 100, 2, 64), jnp.bfloat16)
-    with pytest.raises(NotImplementedError, match='Dh .* got 32'):
-      supported((1, 100, 2, 32), jnp.bfloat16)
-    with pytest.raises(NotImplementedError, match='q, k, v, got float32'):
-      supported((1, 100, 2, 64), jnp.float32)
-  with pytest.raises(NotImplementedError, match='compute capability'):
-    supported((1, 100, 2, 64), jnp.bfloat16)
-
-
-@pytest.mark.parametrize('op', OPS)
-def test_auto_takes_the_best_that_can_run(op):
-  with kernels.target('gpu'):
-    for width, dtype, kernel in (
-      (64, jnp.bfloat16, 'pallas_gpu'),
-      (64, jnp.float32, 'pallas_triton'),
-      (40, jnp.bfloat16, 'pallas_triton'),
-      (512, jnp.bfloat16, 'xla'),
-    ):
-      shape = (1, 100, 2, width)
-      assert kernels.resolve(op, 'auto', shape, dtype) == kernel
 
 
 @pytest.mark.parametrize('pairs', (1, 8, 48, 128, 200, 1024))

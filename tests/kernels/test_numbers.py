@@ -5,10 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lra.kernels import tpu
+from lra.kernels import chunks, dispatch, tpu
+from lra.kernels.linear import features
+from tests.helpers import errors
+from tests.helpers.errors import Case, relative_rms
 from tests.helpers.gradients import no_races
-from tools import errors
-from tools.errors import Case, relative_rms
+from tests.helpers.products import at_the_highest
 
 # Both dtypes, masks with ragged and with empty rows, one and several blocks.
 QUICK = [
@@ -190,3 +192,78 @@ def _with_gradients(function, *arrays):
   return both(arrays[-1], *arrays[:-1])
 
 
+POINTS = np.r_[np.linspace(-12, 12, 96), -1e-3, 1e-3]  # avoids the kink at 0
+
+
+def _difference(function, step=1e-6):
+  low, high = function(POINTS - step), function(POINTS + step)
+  return (high - low) / (2 * step)
+
+
+def test_silu():
+  function = lambda x: x / (1 + np.exp(-x))
+  x = jnp.asarray(POINTS, jnp.float32)
+  np.testing.assert_allclose(
+      features.silu(x), function(POINTS), rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(
+      features.silu_slope(x), _difference(function), atol=1e-5)
+
+
+@pytest.mark.parametrize('name, function', [
+  ('elu1', lambda x: np.where(x > 0, x + 1, np.exp(x))),
+  ('relu', lambda x: np.maximum(x, 0)),
+  ('identity', lambda x: x),
+])
+def test_feature_maps(name, function):
+  x = jnp.asarray(POINTS, jnp.float32)
+  phi = features.apply(name, x)
+  np.testing.assert_allclose(phi, function(POINTS), rtol=1e-5, atol=1e-7)
+  for got in (features.slope(name, x), features.slope_from(name, phi)):
+    np.testing.assert_allclose(got, _difference(function), atol=1e-5)
+
+
+@pytest.mark.parametrize('count', (1, 16, 17, 40, 300))
+def test_prefix_is_the_recurrence(count):
+  """The lengths give trees of 1, 2 and 3 levels, and full or shorter groups."""
+  rng = np.random.default_rng(count)
+  x = rng.standard_normal((2, count, 3, 4, 5)).astype(np.float32)
+  slopes = np.array([0.0, 1e-3, 0.2], np.float32)
+  left = np.exp(-slopes.astype(np.float64))[:, None, None]
+  want, state = np.zeros(x.shape), 0.0
+  for n in range(count):
+    want[:, n] = state = left * state + x[:, n]
+  got = jax.jit(chunks.prefix)(jnp.asarray(x), jnp.asarray(slopes))
+  assert relative_rms(got, want) < 1e-5
+  # Compare per head: the head without decay is larger and would hide errors.
+  for h in range(3):
+    assert relative_rms(got[:, :, h], want[:, :, h]) < 1e-5
+
+
+PRODUCT = jax.ShapeDtypeStruct((2, 24, 2, 8), jnp.float32)
+PLAIN = [
+  (op, kernel)
+  for op in errors.EVERY
+  for kernel in dispatch.OPS[op]
+  if kernel in ('xla', 'dense', 'chunked')
+]
+
+
+@pytest.mark.parametrize('dtype', ('float32', 'bfloat16'))
+@pytest.mark.parametrize('op, kernel', PLAIN)
+def test_only_float32_products_run_at_the_highest(op, kernel, dtype):
+  def both(q, k, v, mask, do):
+    def attend(*args):
+      return errors.EVERY[op](*args, mask=mask, kernel=kernel)
+
+    out, pull = jax.vjp(attend, q, k, v)
+    return out, pull(do)
+
+  x = PRODUCT.update(dtype=jnp.dtype(dtype))
+  mask = jax.ShapeDtypeStruct(PRODUCT.shape[:2], bool)
+  with dispatch.target('gpu'):  # on a CPU bfloat16 becomes float32
+    program = jax.make_jaxpr(both)(x, x, x, mask, x)
+  found = list(at_the_highest(program.jaxpr))
+  assert len(found) >= 6  # forward 2, gradients 4
+  # With bfloat16 inputs some sums, such as the normaliser, are float32.
+  assert all(high == float32 for float32, high in found)
+  assert dtype == 'float32' or not all(high for _, high in found)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from tools import errors
-from tools.errors import relative_rms
+from tests.helpers import errors
+from tests.helpers.errors import relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 H, D = 2, 16
@@ -160,26 +160,3 @@ def test_products_do_not_grow_with_the_number_of_segments():
     return run.lower(x).compile().cost_analysis()['flops']
 
   assert flops(4) < 1.3 * flops(1)
-
-
-@pytest.mark.full
-def test_refusals():
-  x = jnp.ones((1, 8, 1, 8))
-  ids = jnp.zeros((1, 8), jnp.int32)
-  attend = kernels.linear_attention
-  for word, options in (
-    ('^segment_ids must be int32', {'segment_ids': ids[0]}),
-    ('^segment_ids must be int32', {'segment_ids': ids > 0}),
-    ('^num_segments must be an int', {'segment_ids': ids}),
-    ('^num_segments must be an int', {'segment_ids': ids, 'num_segments': 0}),
-    ('^num_segments needs', {'num_segments': 1}),
-  ):
-    with pytest.raises(ValueError, match=word):
-      attend(x, x, x, **options)
-  with kernels.target('tpu', interpret=True):
-    with pytest.raises(NotImplementedError, match='takes no segment_ids'):
-      attend(
-        x, x, x, segment_ids=ids, num_segments=1, kernel='pallas_tpu'
-      )  # fmt: skip
-    out = attend(x, x, x, segment_ids=ids, num_segments=1)
-  np.testing.assert_allclose(out, attend(x, x, x), rtol=1e-6)

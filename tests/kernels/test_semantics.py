@@ -1,46 +1,43 @@
-"""Tests the operations under JAX transformations, and lightning's state."""
+"""Tests the operations under JAX transformations, and their states."""
 
+import contextlib
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jax.test_util import check_grads
 
 from lra import kernels
+from tests.helpers import errors
+from tests.helpers.errors import EVERY, FUNCTIONS, relative_rms
 from tests.helpers.gradients import with_cosines
-from tools import errors
-from tools.errors import relative_rms
 
-OPS = tuple(errors.FUNCTIONS)
-# SimpleTRON on a TPU runs the kernels of linear attention.
-PAIRS = [(op, 'xla') for op in OPS] + [
-  ('linear', 'pallas_tpu'),
-  ('lightning', 'pallas_tpu'),
-]
-AUTO = AxisType.Auto
+FULL = pytest.mark.full
+OPS = tuple(FUNCTIONS)
+PLATFORMS = {'pallas_tpu': 'tpu', 'splash': 'tpu', 'pallas_triton': 'gpu'}
+# SimpleTRON runs the kernels of linear attention.
+PAIRS = [*((op, 'xla') for op in OPS),
+         *((op, kernel) for kernel in ('pallas_tpu', 'pallas_triton')
+           for op in ('linear', 'lightning')), ('softmax', 'splash')]
+KERNELS = ('xla', pytest.param('pallas_tpu', marks=FULL),
+           pytest.param('pallas_triton', marks=FULL))
 
 
 @pytest.fixture
 def place(kernel):
   """Runs Pallas in the plain interpreter: the simulator fails under remat."""
-  if kernel == 'xla':
+  with (kernels.target(PLATFORMS[kernel], interpret=True)
+        if kernel in PLATFORMS else contextlib.nullcontext()):
     yield
-  else:
-    with kernels.target('tpu', interpret=True):
-      yield
 
 
 def each_pair(quick=()):
   """Parametrises over PAIRS; pairs not in `quick` need --full."""
-
   def mark(test):
-    pairs = [
-      pytest.param(*pair, marks=[] if pair in quick else pytest.mark.full)
-      for pair in PAIRS
-    ]
+    pairs = [pytest.param(*pair, marks=[] if pair in quick else FULL)
+             for pair in PAIRS]
     test = pytest.mark.parametrize('op, kernel', pairs)(test)
     return pytest.mark.usefixtures('place')(test)
 
@@ -48,8 +45,7 @@ def each_pair(quick=()):
 
 
 def each_kernel(test):
-  names = ('xla', pytest.param('pallas_tpu', marks=pytest.mark.full))
-  test = pytest.mark.parametrize('kernel', names)(test)
+  test = pytest.mark.parametrize('kernel', KERNELS)(test)
   return pytest.mark.usefixtures('place')(test)
 
 
@@ -64,12 +60,7 @@ def _mask(batch, length):
 
 
 def _attend(op, kernel, **options):
-  def attend(q, k, v, **more):
-    return errors.FUNCTIONS[op](
-      q, k, v, kernel=kernel, **options, **more
-    )
-
-  return attend
+  return functools.partial(EVERY[op], kernel=kernel, **options)
 
 
 def _same(got, want, bound=1e-5):
@@ -78,31 +69,56 @@ def _same(got, want, bound=1e-5):
 
 
 @each_kernel
-@pytest.mark.parametrize(
-  'cut', (pytest.param(1, marks=pytest.mark.full), 101)
-)
+@pytest.mark.parametrize('cut', (pytest.param(1, marks=FULL), 101))
 def test_a_split_sequence_is_the_whole(kernel, cut):
   q, k, v = _arrays((2, 165, 2, 32))
   mask = _mask(2, 165)
-  attend = _attend(
-    'lightning',
-    kernel,
-    slopes=jnp.array([0.0, 0.3]),
-    return_state=True,
-    scale=0.7,
-  )
+  attend = _attend('lightning', kernel, slopes=jnp.array([0.0, 0.3]),
+                   return_state=True, scale=0.7)
 
   def whole(q, k, v):
     return attend(q, k, v, mask=mask)
 
   def halves(q, k, v):
     first, second = ([x[:, :cut] for x in (q, k, v, mask)],
-                     [x[:, cut:] for x in (q, k, v, mask)])  # fmt: skip
+                     [x[:, cut:] for x in (q, k, v, mask)])
     out, state = attend(*first[:3], mask=first[3])
     more, state = attend(*second[:3], mask=second[3], initial_state=state)
     return jnp.concatenate([out, more], axis=1), state
 
   _same(with_cosines(halves)(q, k, v), with_cosines(whole)(q, k, v))
+
+
+@FULL
+@pytest.mark.parametrize('kernel', ['pallas_tpu', 'pallas_gpu'])
+@pytest.mark.parametrize('normalize', (True, False))
+def test_a_state_makes_two_calls_one(kernel, normalize):
+  """Gradients of the later outputs flow back through the state."""
+  dtype = 'bfloat16' if kernel == 'pallas_gpu' else 'float32'
+  case = errors.Case(130, 2, 64, dtype, batch=1)
+  (q, k, v, do), mask = errors.operands('linear', case)[0], _mask(1, 130)
+  q, k, v, do = map(jnp.nan_to_num, (q, k, v, do))
+  options, cut = {'normalize': normalize, 'scale': 0.7}, 70
+  attend = _attend('linear', kernel, return_state=True, **options)
+
+  def later(k0, v0, q, k, v):
+    _, state = attend(q[:, :cut], k0, v0, mask=mask[:, :cut])
+    return attend(q[:, cut:], k, v, mask=mask[:, cut:], initial_state=state)[0]
+
+  try:
+    with errors.simulated(kernel):
+      args = k[:, :cut], v[:, :cut], q, k[:, cut:], v[:, cut:]
+      out, pull = jax.vjp(later, *args)
+      dk0, dv0, dq, dk, dv = pull(do[:, cut:])
+  except NotImplementedError as reason:
+    pytest.skip(str(reason))
+  # The loss ignores the outputs of the earlier tokens.
+  do = np.asarray(do, np.float64).copy()
+  do[:, :cut] = 0
+  want = errors.REFERENCES['linear'](q, k, v, mask, do, **options)[:4]
+  got = out, dq[:, cut:], dk, dv, dk0, dv0
+  parts = [x[:, cut:] for x in want] + [x[:, :cut] for x in want[2:]]
+  _same([np.float64(x) for x in got], parts, errors.bound('dq', dtype))
 
 
 @each_pair()
@@ -114,7 +130,7 @@ def test_vmap_gives_what_single_calls_give(op, kernel):
   _same(got, jax.tree.map(lambda *x: jnp.stack(x), *want))
 
 
-@pytest.mark.full
+@FULL
 @each_kernel
 def test_vmap_over_slopes(kernel):
   q, k, v = _arrays((1, 20, 2, 16))
@@ -133,17 +149,26 @@ def test_jit_and_remat_change_nothing(op, kernel):
   _same(attend(q, k, v), want[0])
 
 
+@FULL
+def test_norm_project_under_transformations():
+  o, (weight, bias) = _arrays((3, 21, 32), 1)[0], _arrays((32, 32), 2)
+  named = {'weight': weight, 'bias': bias[0], 'kernel': 'pallas_triton'}
+  project = functools.partial(kernels.norm_project, **named)
+  with kernels.target('gpu', interpret=True):
+    want = with_cosines(project)(o)
+    _same(with_cosines(jax.remat(project))(o), want, 1e-6)
+    _same(jax.vmap(lambda x: project(x[None])[0])(o), want[0], 1e-6)
+
+
 @each_pair()
 def test_gradients_are_those_of_finite_differences(op, kernel):
-  x = [0.5 * a for a in _arrays((1, 5, 1, 8))]
-  attend = _attend(op, kernel)
-  check_grads(attend, x, order=1, modes=['rev'], atol=2e-2, rtol=2e-2)
+  x = [0.5 * a for a in _arrays((1, 5, 1, 16))]
+  check_grads(_attend(op, kernel), x, order=1, modes=['rev'], atol=2e-2,
+              rtol=2e-2)
 
 
-@pytest.mark.parametrize(
-  'op', [pytest.param(op, marks=[] if op == 'linear' else pytest.mark.full)
-         for op in OPS],
-)  # fmt: skip
+@pytest.mark.parametrize('op', [
+  'linear', *(pytest.param(op, marks=FULL) for op in OPS[1:])])
 def test_gradients_of_gradients_meet_nothing_masked(op):
   arrays, mask = _arrays((2, 9, 2, 8)), _mask(2, 9) & (jnp.arange(9) != 3)
   attend = _attend(op, 'xla', mask=mask)
@@ -157,127 +182,6 @@ def test_gradients_of_gradients_meet_nothing_masked(op):
   hidden = (jnp.where(mask[..., None, None], x, jnp.nan) for x in arrays)
   for x, y in zip(twice(*hidden), twice(*arrays), strict=True):
     np.testing.assert_array_equal(x, y)
-
-
-@pytest.mark.full
-@each_pair(quick=[('linear', 'pallas_tpu')])
-def test_sharded_over_the_batch(op, kernel):
-  mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
-  q, k, v = _arrays((4, 70, 2, 16))
-  options = {'mask': _mask(4, 70)}
-  if op == 'lightning':
-    (options['initial_state'],) = _arrays((4, 2, 16, 16), 1)
-    options['slopes'] = jnp.array([0.0, 0.5])
-  attend = _attend(op, kernel)
-  want = with_cosines(lambda *x: attend(*x, **options))(q, k, v)
-  split = NamedSharding(mesh, PartitionSpec('data'))
-  q, k, v = (jax.device_put(x, split) for x in (q, k, v))
-
-  def over(mesh):
-    attend_split = kernels.sharded(attend, mesh)
-    return with_cosines(lambda *x: attend_split(*x, **options))
-
-  got = over(mesh)(q, k, v)
-  assert got[0].sharding.is_equivalent_to(split, 4)
-  _same(got, want)
-  with jax.set_mesh(mesh):
-    _same(over(None)(q, k, v), want)
-
-
-@pytest.mark.every(3, 2)
-@pytest.mark.parametrize('op', OPS)
-def test_a_batch_that_cannot_be_split_keeps_its_options(op):
-  mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
-  q, k, v = _arrays((3, 20, 2, 16))
-  options = {'mask': _mask(3, 20)}
-  if op == 'lightning':
-    (options['initial_state'],) = _arrays((3, 2, 16, 16), 1)
-    options['slopes'] = jnp.array([0.0, 0.5])
-  plain = _attend(op, 'xla')
-  attend = jax.jit(plain)
-  want = attend(q, k, v, **options)
-  split = jax.jit(kernels.sharded(plain, mesh))
-  _same(split(q, k, v, **options), want)
-  for name in options:  # each option changes the result
-    fewer = {n: x for n, x in options.items() if n != name}
-    assert relative_rms(attend(q, k, v, **fewer), want) > 1e-2
-
-
-@pytest.mark.every(5)
-@pytest.mark.parametrize('batch, axes', [
-  (3, {'data': 4}), (4, {'model': 2}), (4, {'sequence': 2}),
-  (4, {'model': 2, 'sequence': 2}),
-])  # fmt: skip
-@pytest.mark.parametrize('name', (*OPS, 'softmax'))
-def test_a_call_that_nothing_splits_is_lowered_for_a_tpu(name, batch, axes):
-  """The Pallas call runs whole on each device: XLA cannot partition it."""
-  count = int(np.prod(list(axes.values())))
-  mesh = jax.make_mesh(
-    tuple(axes.values()), tuple(axes), (AUTO,) * len(axes),
-    devices=jax.devices()[:count],
-  )  # fmt: skip
-  x = jax.ShapeDtypeStruct((batch, 40, 2, 64), jnp.bfloat16)
-  attend = getattr(kernels, f'{name}_attention')
-
-  def text(kernel):
-    split = kernels.sharded(functools.partial(attend, mask=mask))
-    run = jax.jit(lambda x: split(x, x, x, kernel=kernel))
-    return run.trace(x).lower(lowering_platforms=('tpu',)).as_text()
-
-  mask = jnp.ones((batch, 40), bool)
-  with kernels.target('tpu'), jax.set_mesh(mesh):
-    assert 'tpu_custom_call' in text('auto')
-    plain = text('chunked' if name == 'softmax' else 'xla')
-  assert 'tpu_custom_call' not in plain
-  assert 'manual_computation' not in plain  # for the compiler to partition
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize('axes', (('data', 'model'), ('model', 'other')))
-def test_gradients_of_a_call_that_nothing_splits(axes):
-  mesh = jax.make_mesh((2, 2), axes, axis_types=(AUTO, AUTO))
-  q, k, v = _arrays((3, 20, 2, 16))
-  split = kernels.sharded(kernels.linear_attention, mesh)
-  mask = _mask(3, 20)
-
-  def attend(q, k, v):
-    return split(q, k, v, mask=mask)
-
-  want = with_cosines(_attend('linear', 'xla', mask=mask))(q, k, v)
-  with kernels.target('tpu', interpret=True):
-    assert 'shard_map' in str(jax.make_jaxpr(attend)(q, k, v))
-    _same(with_cosines(attend)(q, k, v), want)
-
-
-def test_sharded_without_need_is_plain():
-  one = jax.make_mesh((1,), ('data',), (AUTO,), devices=jax.devices()[:1])
-  attend = jax.jit(kernels.linear_attention)
-  assert kernels.sharded(attend) is attend
-  assert kernels.sharded(attend, one) is attend
-  q, k, v = _arrays((3, 9, 1, 8))
-  four = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
-  _same(kernels.sharded(attend, four)(q, k, v), attend(q, k, v))
-
-  def inside(q, k, v):
-    return kernels.sharded(attend)(q, k, v)
-
-  split = PartitionSpec('data')
-  x = [jnp.concatenate([a, a[:1]]) for a in (q, k, v)]
-  with jax.set_mesh(four):
-    got = jax.jit(jax.shard_map(inside, in_specs=split, out_specs=split))(*x)
-  _same(got, attend(*x))
-
-
-@pytest.mark.parametrize('op', OPS)
-def test_xla_is_partitioned_by_the_compiler(op):
-  mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
-  split = NamedSharding(mesh, PartitionSpec('data'))
-  x = jax.ShapeDtypeStruct((8, 70, 2, 16), jnp.float32, sharding=split)
-  attend = _attend(op, 'xla')
-  step = jax.jit(with_cosines(attend), out_shardings=split)
-  program = step.lower(x, x, x).compile().as_text()
-  assert 'all-gather' not in program
-  assert 'all-reduce' not in program
 
 
 def test_values_of_another_width_are_a_part_of_wider_ones():

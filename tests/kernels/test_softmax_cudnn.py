@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from lra import kernels
-from lra.kernels import dispatch, reference
+from lra.kernels import dispatch
 from lra.kernels.softmax import cudnn
+from tests.helpers import reference
+from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import check, inputs, resolve, up_to
-from tools.errors import relative_rms
 
 
 class _Device:

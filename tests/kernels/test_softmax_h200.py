@@ -6,40 +6,31 @@ The compiler does not check the call: only a GPU shows that cuDNN accepts it.
 import math
 import re
 
-import jax
 import jax.numpy as jnp
 import pytest
 
 from lra import kernels
 from lra.kernels.softmax import cudnn
-from tools import aot
+from tests.helpers.gradients import descriptions, with_gradients
 
 pytestmark = pytest.mark.full
 
 
 def _compiled(kernel, length, keys, masked):
   """Compiles both passes for bfloat16 [2, length, 4, 64] and `keys` keys."""
-  try:
-    place = jax.sharding.SingleDeviceSharding(aot.device('h200'))
-  except aot.Unavailable as reason:
-    pytest.skip(str(reason))
+  describe = descriptions('h200')
   if cudnn._not_loaded():
     pytest.skip(cudnn._not_loaded())
 
-  def describe(*shape, dtype=jnp.bfloat16):
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
-
-  def both(q, k, v, do, mask):
-    out, pull = jax.vjp(
-      lambda *x: kernels.softmax_attention(*x, mask=mask, kernel=kernel),
-      q, k, v,
-    )  # fmt: skip
-    return out, *pull(do)
-
-  x, y = (describe(2, n, 4, 64) for n in (length, keys))
-  mask = describe(2, keys, dtype=bool) if masked else None
+  x, y = (describe((2, n, 4, 64), jnp.bfloat16) for n in (length, keys))
+  mask = describe((2, keys), bool) if masked else None
+  both = with_gradients(
+    lambda q, k, v, mask: kernels.softmax_attention(
+      q, k, v, mask=mask, kernel=kernel
+    )
+  )
   with kernels.target('gpu'):
-    program = jax.jit(both).lower(x, y, y, x, mask).compile()
+    program = both.lower(x, x, y, y, mask).compile()
   text = program.as_text()
   targets = set(re.findall(r'custom_call_target="(__cudnn[^"]*)"', text))
   # The call's configuration string contains the shape of the weights.

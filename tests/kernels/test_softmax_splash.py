@@ -11,11 +11,12 @@ import pytest
 from jax.sharding import AxisType
 
 from lra import kernels
-from lra.kernels import reference
 from lra.kernels.softmax import splash
+from tests.helpers import errors, reference
+from tests.helpers.errors import Case, relative_rms
+from tests.helpers.gradients import descriptions
 from tests.helpers.products import at_the_highest
-from tools import aot, errors, hlo
-from tools.errors import Case, relative_rms
+from tools import hlo
 
 # Covers each length, width, mask and dtype; not all combinations.
 CASES = [
@@ -59,12 +60,11 @@ def _inputs(length, keys, width, value_width, dtype='float32', heads=2):
 
 
 def _with_gradients(function):
-  @jax.jit
   def both(q, k, v, do, mask):
     out, pull = jax.vjp(lambda *x: function(*x, mask=mask), q, k, v)
     return out, *pull(do)
 
-  return both
+  return jax.jit(both)
 
 
 def _same(got, want, bound=1e-5):
@@ -137,27 +137,6 @@ def test_several_blocks_of_wide_heads(interpreted):
   _same(got, reference.softmax(q, k, v, mask, do))
 
 
-@pytest.mark.full
-def test_jit_remat_and_vmap_change_nothing(interpreted):
-  (q, k, v, do), mask = _inputs(70, 70, 16, 16)
-  want = reference.softmax(q, k, v, mask, do)
-  _same(_with_gradients(jax.checkpoint(attend))(q, k, v, do, mask), want)
-  pairs = [x.reshape(2, 2, *x.shape[1:]) for x in (q, k, v, do, mask)]
-  got = jax.vmap(_with_gradients(attend))(*pairs)
-  _same([x.reshape(4, *x.shape[2:]) for x in got], want)
-
-
-def test_sharded_over_two_devices(interpreted):
-  mesh = jax.make_mesh(
-    (2,), ('data',), axis_types=(AxisType.Auto,), devices=jax.devices()[:2]
-  )
-  (q, k, v, do), mask = _inputs(70, 40, 16, 16)
-  split = _with_gradients(kernels.sharded(attend, mesh))
-  got = split(q, k, v, do, mask)
-  assert len(got[0].sharding.device_set) == 2
-  _same(got, reference.softmax(q, k, v, mask, do))
-
-
 def test_a_shard_map_that_checks_vma_is_refused():
   mesh = jax.make_mesh(
     (2,), ('data',), axis_types=(AxisType.Auto,), devices=jax.devices()[:2]
@@ -169,20 +148,6 @@ def test_a_shard_map_that_checks_vma_is_refused():
   with kernels.target('tpu'):
     with pytest.raises(ValueError, match='check_vma=False'):
       jax.eval_shape(inside, jnp.ones((2, 8, 1, 8)))
-
-
-def test_auto_takes_splash_on_a_tpu_where_it_applies():
-  def resolve(dtype=jnp.bfloat16, width=64, **needs):
-    shape = (2, 40, 2, width)
-    return kernels.resolve('softmax', 'auto', shape, dtype, **needs)
-
-  with kernels.target('tpu'):
-    assert resolve() == resolve(jnp.float32, 512) == 'splash'
-    assert resolve(jnp.float16) == resolve(width=513) == 'chunked'
-    assert resolve(value_width=513) == 'chunked'
-    assert resolve(dropout_rate=0.1) == 'chunked'
-    reasons = kernels.explain('softmax', (2, 40, 2, 513), jnp.bfloat16)
-  assert 'up to 512 wide, got 513' in reasons['splash']
 
 
 @pytest.mark.parametrize('dtype', ('float32', 'bfloat16'))
@@ -197,29 +162,16 @@ def test_float32_products_run_at_the_highest_precision(interpreted, dtype):
 
 def _compiled(target, kernel, shape, keys, value_width, dtype, backward):
   """Compiles softmax attention for a TPU, without having one."""
-  try:
-    place = jax.sharding.SingleDeviceSharding(aot.device(target))
-  except aot.Unavailable as reason:
-    pytest.skip(str(reason))
-
-  def describe(*shape, dtype=dtype):
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
-
+  describe = descriptions(target)
   b, length, h, d = shape
   function = functools.partial(kernels.softmax_attention, kernel=kernel)
-  arrays = [
-    describe(b, length, h, d),
-    describe(b, keys, h, d),
-    describe(b, keys, h, value_width),
-    describe(b, length, h, value_width),
-    describe(b, keys, dtype=bool),
-  ]
-  if not backward:
-    both = lambda q, k, v, do, mask: function(q, k, v, mask=mask)
-  else:
-    both = _with_gradients(function)
+  shapes = (length, d), (keys, d), (keys, value_width), (length, value_width)
+  arrays = [describe((b, n, h, width), dtype) for n, width in shapes]
+  both = _with_gradients(function) if backward else (
+    lambda q, k, v, do, mask: function(q, k, v, mask=mask))  # fmt: skip
   with kernels.target('tpu'):
-    return jax.jit(both).lower(*arrays).compile()
+    program = jax.jit(both).lower(*arrays, describe((b, keys), bool))
+    return program.compile()
 
 
 def _weights(program, shape, keys):
@@ -267,23 +219,19 @@ def test_it_compiles_for_tpus_and_keeps_no_weights(
 )
 def test_projections_write_what_it_reads(kernel, copied, target, width):
   """The splash kernel reads projections without copies; `chunked` copies."""
-  try:
-    place = jax.sharding.SingleDeviceSharding(aot.device(target))
-  except aot.Unavailable as reason:
-    pytest.skip(str(reason))
+  describe = descriptions(target)
 
   def layer(x, weights, last, mask):
     q, k, v = (jnp.einsum('bld,dhe->blhe', x, w) for w in weights)
     out = kernels.softmax_attention(q, k, v, mask=mask, kernel=kernel)
     return jnp.einsum('blhe,hed->bld', out, last)
 
-  def describe(*shape, dtype=jnp.bfloat16):
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
-
-  weights = [describe(512, 4, width)] * 3
-  x, mask = describe(8, 4096, 512), describe(8, 4096, dtype=bool)
+  dtype = jnp.bfloat16
+  weights = [describe((512, 4, width), dtype)] * 3
+  x, mask = describe((8, 4096, 512), dtype), describe((8, 4096), bool)
+  last = describe((4, width, 512), dtype)
   with kernels.target('tpu'):
-    program = jax.jit(layer).lower(x, weights, describe(4, width, 512), mask)
+    program = jax.jit(layer).lower(x, weights, last, mask)
   computations, entry = hlo.parse(program.compile().as_text())
   copies = [
     o.shape

@@ -6,8 +6,10 @@ import pytest
 
 from lra import kernels
 from lra.kernels import tpu
-from tools import aot, hlo
-from tools.errors import FUNCTIONS
+from tests.helpers import aot
+from tests.helpers.errors import FUNCTIONS
+from tests.helpers.gradients import descriptions
+from tools import hlo
 
 pytestmark = pytest.mark.full
 
@@ -31,10 +33,7 @@ MOST_SHORT = {'forward': 4.1, 'backward': 8.5}  # states are a larger share
 
 
 def _compiled(target, op, direction, length, width, dtype=jnp.bfloat16):
-  try:
-    aot.device(target)
-  except aot.Unavailable as reason:
-    pytest.skip(str(reason))
+  descriptions(target)
   shape = (-(-TOKENS // length), length, HEADS, width)
   program = aot.compiled(op, 'pallas_tpu', direction, target, shape, dtype)
   tensor = TOKENS * HEADS * width * jnp.dtype(dtype).itemsize
@@ -79,12 +78,8 @@ def test_float32_compiles(op, direction):
 def test_a_copy_would_be_seen():
   """A transposed operand shows as a large operation."""
   shape = (32, 4096, 4, 128)  # too large for memory on chip
-  try:
-    program = aot.compiled(
-      'linear', 'xla', 'forward', 'v5e', shape, jnp.bfloat16
-    )
-  except aot.Unavailable as reason:
-    pytest.skip(str(reason))
+  descriptions('v5e')
+  program = aot.compiled('linear', 'xla', 'forward', 'v5e', shape, jnp.bfloat16)
   tensor = 32 * 4096 * 4 * 128 * 2
   assert _large(program.as_text(), tensor)
   assert hlo.count(program.as_text())[0] > 5 * tensor
@@ -92,12 +87,9 @@ def test_a_copy_would_be_seen():
 
 def test_vmap_over_slopes_compiles():
   """vmap over slopes, which are scalars in SMEM, compiles."""
-  try:
-    place = jax.sharding.SingleDeviceSharding(aot.device('v5e'))
-  except aot.Unavailable as reason:
-    pytest.skip(str(reason))
-  x = jax.ShapeDtypeStruct((2, 1024, 4, 64), jnp.bfloat16, sharding=place)
-  slopes = jax.ShapeDtypeStruct((3, 4), jnp.float32, sharding=place)
+  describe = descriptions('v5e')
+  x = describe((2, 1024, 4, 64), jnp.bfloat16)
+  slopes = describe((3, 4), jnp.float32)
 
   def attend(slopes, x):
     return kernels.lightning_attention(
@@ -150,13 +142,10 @@ def test_two_cores_compile(op, length, monkeypatch):
 
 def _everything(target, op, shape, dtype):
   """Returns compiled text of both passes of a packed call with all options."""
-  try:
-    place = jax.sharding.SingleDeviceSharding(aot.device(target))
-  except aot.Unavailable as reason:
-    pytest.skip(str(reason))
+  describe = descriptions(target)
 
   def array(*shape, dtype='float32'):
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+    return describe(shape, dtype)
 
   b, length, h, d = shape
   state = array(b, h, d, d)

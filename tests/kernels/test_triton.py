@@ -16,18 +16,15 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.triton')
 
 from lra import kernels
-from lra.kernels import dispatch, reference, triton
-from tests.helpers.gradients import with_cosines
-from tools import errors
-from tools.errors import Case, relative_rms
+from lra.kernels import triton
+from lra.kernels.lightning import pallas_triton as lightning
+from lra.kernels.norm_project import pallas_triton as norm_project
+from tests.helpers import cuda, errors, reference
+from tests.helpers.errors import FUNCTIONS, PACKED, Case, relative_rms
+from tests.helpers.gradients import with_cosines, with_gradients
 
-OPS = tuple(errors.FUNCTIONS)
+OPS = tuple(FUNCTIONS)
 FULL = pytest.mark.full
-PACKED = {
-  'linear': kernels.linear_attention_packed,
-  'simpletron': kernels.simpletron_attention_packed,
-  'lightning': kernels.lightning_attention_packed,
-}
 # (op, case, number of parts of L; None: the kernels choose)
 QUICK = [
   ('linear', Case(70, 2, 48, 'float32', 'empty', 1), None),
@@ -48,88 +45,71 @@ def _cases():
   """
   for n, width in enumerate(WIDTHS):
     for m, dtype in enumerate(('float32', 'bfloat16')):
-      for op in OPS:
-        i = 2 * n + m + OPS.index(op)
-        heads = 3 if width < 128 else 1
-        if (n + m + OPS.index(op)) % 2:
-          continue
-        yield op, Case(
-          LENGTHS[i % 6], heads, width, dtype, MASKS[i % 3], i
-        ), (None, 2)[i % 2]  # fmt: skip
+      for o, op in enumerate(OPS):
+        i = 2 * n + m + o
+        if (n + m + o) % 2 == 0:
+          heads = 3 if width < 128 else 1
+          yield op, Case(LENGTHS[i % 6], heads, width, dtype, MASKS[i % 3],
+                         i), (None, 2)[i % 2]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def simulated():
   with kernels.target('gpu', interpret=True):
     yield
 
 
 def _cut(monkeypatch, parts):
-  if parts is None:
-    return
-
   def cut(length, pairs, rows, **_):
     blocks = -(-length // rows)
     per_part = -(-blocks // parts)
     return -(-blocks // per_part), per_part
 
-  monkeypatch.setattr(triton, 'cut', cut)
+  if parts is not None:
+    monkeypatch.setattr(triton, 'cut', cut)
 
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize(
   'op, case, parts',
-  QUICK + [pytest.param(*c, marks=FULL) for c in _cases()],
-  ids=str,
-)
-def test_errors(op, case, parts, simulated, monkeypatch):
+  QUICK + [pytest.param(*c, marks=FULL) for c in _cases()], ids=str)
+def test_errors(op, case, parts, monkeypatch):
   _cut(monkeypatch, parts)
   found = errors.measure(op, 'pallas_triton', case)
   assert errors.within(found, case.dtype), (op, case, found)
 
 
-def _broken(case, op):
-  found = errors.measure(op, 'pallas_triton', case)
-  return not errors.within(found, case.dtype)
+_row, _columns = triton.Place._row, triton.Place._columns
+_block = norm_project._block
+FAULTS = {
+  'rows not masked': (triton.Place, 'valid', lambda *_: None),
+  'rows moved': (triton.Place, '_row', lambda self, n: _row(self, n) + 1),
+  'lanes not masked': (
+    triton.Place, '_columns', lambda *x: (*_columns(*x)[:2], None)),
+  'part left out': (triton, 'cut', lambda length, pairs, rows, **_: (1, 1)),
+  'block left out': (norm_project, '_block', lambda x, k: (0, x.columns)),
+  'one tf32 product': (
+    triton, '_split', lambda x, split=triton._split: (split(x)[0], 0 * x)),
+}
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('op', OPS)
-def test_the_simulator_finds_faults(op, simulated, monkeypatch):
+SHARED = tuple(FAULTS)[:3]
+
+
+@FULL
+@pytest.mark.parametrize('fault, op', [
+  *((x, op) for op in OPS for x in (*SHARED, 'part left out',
+                                    'one tf32 product')),
+  *((x, 'norm_project') for x in (*SHARED, 'block left out'))])
+def test_faults_are_found(fault, op, monkeypatch):
   """With faults put into the kernels, errors exceed their bounds."""
+  monkeypatch.setattr(*FAULTS[fault])
+  if op == 'norm_project':
+    assert not _within(_errors('pallas_triton', 'float32', 2, 37, 48, 80),
+                       'float32')
+    return
   case = Case(70, 2, 48, 'float32', 'empty', 1)
-  place = triton.Place
-  with monkeypatch.context() as fault:  # masked tokens, rows past the end
-    fault.setattr(place, 'valid', lambda *_: None)
-    assert _broken(case, op)
-  with monkeypatch.context() as fault:  # a block of rows in the wrong place
-    row = place._row
-    fault.setattr(place, '_row', lambda self, n: row(self, n) + 1)
-    assert _broken(case, op)
-  with monkeypatch.context() as fault:  # lanes that belong to the next head
-    columns = place._columns
-    fault.setattr(place, '_columns', lambda *args: (*columns(*args)[:2], None))
-    assert _broken(case, op)
-  with monkeypatch.context() as fault:  # a part left out
-    fault.setattr(triton, 'cut', lambda length, pairs, rows, **_: (1, 1))
-    assert _broken(case, op)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('op', OPS)
-def test_a_single_tf32_product_is_not_enough(op, simulated, monkeypatch):
-  case = Case(70, 2, 48, 'float32', 'full', 1)
-  split = triton._split
-  monkeypatch.setattr(
-    triton, '_split', lambda x: (split(x)[0], jnp.zeros_like(x))
-  )
-  assert _broken(case, op)
-
-
-def _arrays(op, length=70, width=32, heads=2, dtype='float32', **more):
-  case = Case(length, heads, width, dtype, 'ragged', 3, **more)
-  (q, k, v, do), named, dfinal = errors.operands(op, case)
-  return tuple(map(jnp.nan_to_num, (q, k, v, do))), named, dfinal
+  assert not errors.within(errors.measure(op, 'pallas_triton', case), 'float32')
 
 
 def _close(got, want, bound=1e-5):
@@ -137,130 +117,75 @@ def _close(got, want, bound=1e-5):
     assert relative_rms(x, y) < bound
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'op',
-  ['linear', *(pytest.param(op, marks=FULL) for op in OPS[1:])],
-)
-@pytest.mark.parametrize('width', (32, pytest.param(160, marks=FULL)))
-def test_packed_is_apart_and_sums_the_gradient_of_the_bias(
-  op, width, simulated
-):
-  (q, k, v, do), named, _ = _arrays(op, width=width)
+@FULL
+@pytest.mark.parametrize('op', OPS)
+@pytest.mark.parametrize('width', (32, 160))
+def test_packed_is_apart_and_sums_the_gradient_of_the_bias(op, width):
+  (q, k, v, do), named, _ = errors.operands(
+    op, Case(70, 2, width, 'float32', 'ragged', 3))
+  q, k, v, do = map(jnp.nan_to_num, (q, k, v, do))
   named.pop('initial_state', None)
+  named['kernel'] = 'pallas_triton'
   qkv = jnp.stack([q, k, v], axis=2)
-  bias = jnp.ones(qkv.shape[2:])
-
-  @functools.partial(jax.jit, static_argnums=0)
-  def run(function, do, *args):
-    call = functools.partial(function, kernel='pallas_triton', **named)
-    out, pull = jax.vjp(call, *args)
-    return out, pull(do)
-
-  def packed(qkv, bias, **options):
-    return PACKED[op](qkv, bias=bias, **options)
-
-  out, (dqkv, dbias) = run(packed, do, qkv, bias)
-  want, grads = run(errors.FUNCTIONS[op], do, q, k, v)
+  out, dqkv, dbias = with_gradients(
+    lambda qkv, bias: PACKED[op](qkv, bias=bias, **named))(
+      do, qkv, jnp.ones(qkv.shape[2:]))
+  want, *grads = with_gradients(functools.partial(FUNCTIONS[op], **named))(
+    do, q, k, v)
   np.testing.assert_array_equal(out, want)
   np.testing.assert_array_equal(dqkv, jnp.stack(grads, axis=2))
   _close(dbias, dqkv.sum((0, 1)))
 
 
-def _states(op):
-  """Returns (mask, (q, k, v, state before the first token))."""
-  (q, k, v, _), named, _ = _arrays(op)
-  rng = np.random.default_rng(0)
-  b, _, h, d = q.shape
-  state = jnp.asarray(rng.random((b, h, d, d)), jnp.float32)
-  if op == 'linear':
-    state = state, jnp.asarray(rng.random((b, h, d)), jnp.float32)
-  return named['mask'], (q, k, v, state)
-
-
-@pytest.mark.parametrize(
-  'op', ['linear', *(pytest.param(op, marks=FULL) for op in OPS[1:])]
-)
-def test_states_and_their_gradients(op, simulated):
+@pytest.mark.parametrize('op', [
+  'linear', *(pytest.param(op, marks=FULL) for op in OPS[1:])])
+def test_states_and_their_gradients(op, monkeypatch):
   """Results, states and all gradients equal those of plain XLA."""
-  mask, arrays = _states(op)
+  case = Case(70, 2, 32, 'float32', 'ragged', 3, form='state')
+  (q, k, v, _), named, _ = errors.operands(op, case)
+  arrays = *map(jnp.nan_to_num, (q, k, v)), named['initial_state']
 
   def run(kernel):
-    def whole(q, k, v, state):
-      return errors.FUNCTIONS[op](
-        q, k, v, kernel=kernel, mask=mask, initial_state=state,
-        return_state=True
-      )  # fmt: skip
+    return with_cosines(lambda q, k, v, state: FUNCTIONS[op](
+      q, k, v, kernel=kernel, mask=named['mask'], initial_state=state,
+      return_state=True))(*arrays)
 
-    return with_cosines(whole)(*arrays)
-
-  _close(run('pallas_triton'), run('xla'))
+  want = run('xla')
+  _close(run('pallas_triton'), want)
+  if op == 'lightning':
+    _cut(monkeypatch, 3)
+    _close(run('pallas_triton'), want)
 
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize('scale', (1e-20, 0.0))
-def test_no_scale_is_too_small(scale, simulated):
+def test_no_scale_is_too_small(scale):
   """Gradients are right even if the scale's square is 0 in float32."""
   (q, k, v, do), named, _ = errors.operands(
-    'linear', Case(40, 1, 16, 'float32', 'full', 0)
-  )
-  named['scale'] = scale
-  attend = functools.partial(
-    kernels.linear_attention, kernel='pallas_triton', **named
-  )
-  got = jax.jit(lambda do, *x: jax.vjp(attend, *x)[1](do))(do, q, k, v)
+    'linear', Case(40, 1, 16, 'float32', 'full', 0))
+  attend = functools.partial(kernels.linear_attention, scale=scale,
+                             kernel='pallas_triton', **named)
+  _, *got = with_gradients(attend)(do, q, k, v)
   mask = np.ones(q.shape[:2], bool)
   want = reference.linear(q, k, v, mask, do, scale=scale)[1:4]
   if not scale:
     assert not any(np.any(x) for x in (*got, *want))
     return
-  for x, y in zip(got, want, strict=True):
-    assert relative_rms(x, y) < 1e-5
-
-
-@pytest.mark.full
-def test_two_halves_are_the_whole(simulated, monkeypatch):
-  mask, arrays = _states('lightning')
-  attend = functools.partial(
-    kernels.lightning_attention, kernel='pallas_triton', return_state=True
-  )
-
-  def whole(q, k, v, state):
-    return attend(q, k, v, mask=mask, initial_state=state)
-
-  def halves(q, k, v, state):
-    half = q.shape[1] // 2
-    outs = []
-    for part in (slice(None, half), slice(half, None)):
-      out, state = attend(
-        *(x[:, part] for x in (q, k, v)), mask=mask[:, part],
-        initial_state=state,
-      )  # fmt: skip
-      outs.append(out)
-    return jnp.concatenate(outs, axis=1), state
-
-  want = with_cosines(whole)(*arrays)
-  _close(with_cosines(halves)(*arrays), want)
-  _cut(monkeypatch, 3)
-  _close(with_cosines(whole)(*arrays), want)
+  _close(got, want)
 
 
 @FULL
 @pytest.mark.parametrize('packed', (False, True))
-def test_silu_in_the_kernel_is_silu_outside(packed, simulated):
+def test_silu_in_the_kernel_is_silu_outside(packed):
   """NaN in masked tokens reaches no output and no gradient."""
   case = Case(70, 2, 48, 'float32', 'ragged', 3)
   (q, k, v, _), named, _ = errors.operands('lightning', case)
   arrays = [jnp.stack([q, k, v], axis=2)] if packed else [q, k, v]
   named['slopes'] = jnp.asarray([0.1, 0.5])
-
-  def run(kernel):
-    attend = PACKED['lightning'] if packed else kernels.lightning_attention
-    return with_cosines(
-      functools.partial(attend, activation='silu', kernel=kernel, **named)
-    )(*arrays)
-
-  (out, got), (wanted, want) = run('pallas_triton'), run('xla')
+  attend = (PACKED if packed else FUNCTIONS)['lightning']
+  (out, got), (wanted, want) = (with_cosines(functools.partial(
+    attend, activation='silu', kernel=kernel, **named))(*arrays)
+    for kernel in ('pallas_triton', 'xla'))  # fmt: skip
   mask = np.asarray(named['mask'])
   _close(out, wanted)
   for x, y in zip(got, want, strict=True):
@@ -269,13 +194,9 @@ def test_silu_in_the_kernel_is_silu_outside(packed, simulated):
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize(
-  'width, form, parts',
-  ((32, 'packed', 2), (48, 'packed', None), (16, 'plain', None)),
-)
-def test_silu_where_several_gradients_are_made_at_once(
-  width, form, parts, simulated, monkeypatch
-):
+@pytest.mark.parametrize('width, form, parts', (
+  (32, 'packed', 2), (48, 'packed', None), (16, 'plain', None)))
+def test_silu_with_several_gradients_at_once(width, form, parts, monkeypatch):
   """Compares bfloat16 results, with SiLU, states and a bias, with float64."""
   _cut(monkeypatch, parts)
   case = Case(150, 2, width, 'bfloat16', 'ragged', 3)
@@ -283,87 +204,117 @@ def test_silu_where_several_gradients_are_made_at_once(
   named['activation'] = 'silu'
   want = errors.expected('lightning', arrays, named, dfinal)
   got = errors.compiled(
-      'lightning', 'pallas_triton', arrays, named, dfinal, form)()
+    'lightning', 'pallas_triton', arrays, named, dfinal, form)()
   for name, x in got.items():
     assert relative_rms(x, want[name]) <= errors.bound(name, case.dtype), name
 
 
-def _mapped(attend, arrays):
-  made = jax.vmap(with_cosines(attend))(*(x[:, None] for x in arrays))
-  return jax.tree.map(lambda x: x[:, 0], made)
-
-
-def _again(attend, arrays):
-  return with_cosines(jax.remat(attend))(*arrays)
-
-
-def _on_two_devices(attend, arrays):
-  mesh = jax.make_mesh(
-    (2,), ('data',), (jax.sharding.AxisType.Auto,), devices=jax.devices()[:2]
-  )
-  return with_cosines(kernels.sharded(attend, mesh))(*arrays)
-
-
-TRANSFORMED = [
-  ('linear', _on_two_devices),
-  ('linear', _mapped),
-  *(pytest.param(*x, marks=FULL) for x in (
-    ('linear', _again),
-    ('lightning', _on_two_devices),
-    ('lightning', _mapped),
-    ('lightning', _again),
-  )),
-]  # fmt: skip
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('op, how', TRANSFORMED)
-def test_under_transformations(op, how, simulated):
-  """JAX transformations give the same results as a plain call."""
-  arrays, named, _ = _arrays(op, length=33, width=16, batch=4)
-  slopes = {n: x for n, x in named.items() if n == 'slopes'}
-  attend = functools.partial(
-    errors.FUNCTIONS[op], kernel='pallas_triton', **slopes
-  )
-  want = with_cosines(attend)(*arrays[:3])
-  _close(how(attend, arrays[:3]), want)
-
-
-def test_relu_without_eps_and_normaliser(simulated):
+def test_relu_without_eps_and_normaliser():
   """With `eps` = 0 the padding of the last block must not give 0 / 0."""
-  case = Case(70, 2, 32, 'float32', 'full', 3)
-  arrays, _, _ = errors.operands('linear', case)
-
-  @functools.partial(jax.jit, static_argnums=0)
-  def run(kernel, q, k, v, do):
-    call = functools.partial(
-      kernels.linear_attention, feature_map='relu', eps=0.0, kernel=kernel
-    )
-    out, pull = jax.vjp(call, q, k, v)
-    return out, *pull(do)
-
-  _close(run('pallas_triton', *arrays), run('xla', *arrays))
+  *arrays, do = errors.operands(
+    'linear', Case(70, 2, 32, 'float32', 'full', 3))[0]
+  got, want = (with_gradients(functools.partial(
+    kernels.linear_attention, feature_map='relu', eps=0.0, kernel=kernel))(
+      do, *arrays) for kernel in ('pallas_triton', 'xla'))  # fmt: skip
+  _close(got, want)
 
 
-@pytest.mark.parametrize('op', OPS)
-def test_refusals_name_the_argument(op):
-  supported = dispatch.backend(op, 'pallas_triton').supported
-  with kernels.target('gpu'):
-    for width in (16, 48, 256):
-      supported((1, 100, 2, width), jnp.float32)
-    for width in (8, 257):
-      with pytest.raises(NotImplementedError, match=f'Dh .* got {width}'):
-        supported((1, 100, 2, width), jnp.bfloat16)
-  with pytest.raises(NotImplementedError, match='compute capability'):
-    supported((1, 100, 2, 64), jnp.bfloat16)
+# The fused RMS norm and projection. Largest relative errors of y, do, dW and
+# db. In bfloat16 the kernel rounds W and r dy; o and dy are bfloat16 already.
+BOUND = {'float32': (1e-5,) * 4, 'bfloat16': (4e-3, 6e-3, 4e-3, 1e-5)}
+# (kernel, dtype, B, L, E, D)
+NORMS = [
+  ('xla', 'float32', 2, 37, 48, 80), ('xla', 'bfloat16', 2, 37, 64, 64),
+  ('pallas_triton', 'float32', 2, 37, 48, 80),
+  ('pallas_triton', 'bfloat16', 3, 77, 136, 72),
+]
+MORE_NORMS = [
+  ('pallas_triton', dtype, 1, *sizes) for dtype in ('float32', 'bfloat16')
+  for sizes in (
+    (1, 16, 16), (128, 64, 64), (129, 256, 256), (200, 512, 512), (65, 520, 24),
+    (130, 1024, 128), (64, 8, 200), (300, 40, 1040))
+]
 
 
-def test_older_devices_are_refused(monkeypatch):
-  for capability, good in (('7.5', False), ('8.0', True), ('12.0', True)):
-    device = type('Gpu', (), {'compute_capability': capability})()
-    monkeypatch.setattr(triton, '_local_gpu', lambda d=device: d)
-    if good:
-      triton._check_device()
-    else:
-      with pytest.raises(NotImplementedError, match='8.0 or above, got 7.5'):
-        triton._check_device()
+def _norm(dtype, batch, length, e, d, seed=0):
+  """Returns o, weight, bias, dy; row norms of o vary by 10^4."""
+  rng = np.random.default_rng(seed)
+  sizes = 10.0 ** rng.uniform(-2, 2, (batch, length, 1))
+  o = jnp.asarray(rng.normal(size=(batch, length, e)) * sizes, dtype)
+  weight = jnp.asarray(rng.normal(size=(e, d)) / e**0.5, jnp.float32)
+  bias = jnp.asarray(rng.normal(size=d), jnp.float32)
+  # dy is aligned with the output: the norm's gradient is then not negligible.
+  dy = np.asarray(o, np.float64) / sizes @ np.asarray(weight, np.float64)
+  return o, weight, bias, jnp.asarray(dy + rng.normal(size=dy.shape), dtype)
+
+
+def _run_norm(kernel, o, weight, bias, dy):
+  return with_gradients(lambda o, weight, bias: kernels.norm_project(
+    o, weight=weight, bias=bias, kernel=kernel))(dy, o, weight, bias)
+
+
+def _errors(kernel, dtype, *shape):
+  operands = _norm(dtype, *shape)
+  got, want = _run_norm(kernel, *operands), reference.norm_project(*operands)
+  # Scale each row's errors, so that rows of small norm count as much.
+  size = np.sqrt(np.mean(want[1] ** 2, axis=-1, keepdims=True)) + 1e-30
+  got, want = ([y, do / size, *rest] for y, do, *rest in (got, want))
+  return [relative_rms(x, y) for x, y in zip(got, want, strict=True)]
+
+
+def _within(errors, dtype):
+  return all(x < b for x, b in zip(errors, BOUND[dtype], strict=True))
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize(
+  'case', NORMS + [pytest.param(x, marks=FULL) for x in MORE_NORMS], ids=str)
+def test_errors_of_norm_project(case):
+  found = _errors(*case)
+  assert _within(found, case[1]), found
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize('kernel', ('xla', 'pallas_triton'))
+@pytest.mark.parametrize('dtype, bias', [('float32', 1e4), ('bfloat16', 256.0)])
+def test_a_large_bias_costs_no_gradient_its_precision(kernel, dtype, bias):
+  o, weight, _, dy = _norm(dtype, 2, 37, 64, 64)
+  operands = o, weight, jnp.full(64, bias), dy
+  found = [relative_rms(x, y) for x, y in zip(
+    _run_norm(kernel, *operands), reference.norm_project(*operands),
+    strict=True)]  # fmt: skip
+  assert _within([0, *found[1:]], dtype), found
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize('dtype', ('float32', 'bfloat16'))
+def test_blocks_of_columns(dtype, monkeypatch):
+  """The backward kernel may split a row into several blocks of columns."""
+  size = norm_project._Size(16, 32, 16, 4, 2)
+  monkeypatch.setattr(norm_project, '_backward_size', lambda *_: size)
+  found = _errors('pallas_triton', dtype, 1, 37, 72, 40)
+  assert _within(found, dtype), found
+
+
+@pytest.mark.parametrize('pairs', (1, 8, 128, 1024))
+@pytest.mark.parametrize('length', (1, 32, 33, 500, 4001, 65536))
+def test_parts_cover_the_sequence_and_fill_the_device(pairs, length):
+  blocks = -(-length // 32)
+  for card in cuda.CARDS.values():
+    with card.lowering():
+      assert triton.cores() == card.cores
+      parts, per_part = triton.cut(length, pairs, 32, per_core=2)
+    assert (parts - 1) * per_part < blocks <= parts * per_part
+    assert parts == 1 or per_part * 32 >= triton.LEAST
+    if length // triton.LEAST * pairs >= 2 * card.cores:
+      assert parts * pairs >= 1.5 * card.cores
+
+
+def test_lightning_cuts_only_what_leaves_most_of_the_device_empty():
+  """Lightning splits only small batches, because each part costs memory."""
+  for batch, cut in ((32, False), (8, True)):
+    shape = triton.Shape(batch, 4096, 4, 32, True, 64, 32)
+    with cuda.CARDS['h200'].lowering():
+      parts, per_part = lightning._parts(shape, 4, 4)
+    assert (parts > 1) == cut
+    assert (parts - 1) * per_part < 64 <= parts * per_part

@@ -33,59 +33,50 @@ def test_reports_are_read():
   assert bad == triton_report.Kernel('bad', 255, 36, (product,), 0)
 
 
-# Bytes that a thread may spill. TF32x3 holds every operand twice. Lightning
-# attention with SiLU, mask and bias needs more than the 255 registers of a
-# thread on compute capability 12.0.
-SPILLS = {'bfloat16': 0, 'float32': 64}
-SPILLS_12 = 160
-COMPILED = {
-  'a100': (48, 64, 128, 256),
-  'l40s': (64, 128),
-  'h200': (64, 96, 128),
-  'b200': (64, 128),
-  'rtx5090': (64, 128),
-}
+# op: (card -> widths, bytes that a thread may spill, at least these kernels).
+# TF32x3 holds every operand twice. Lightning attention with SiLU, mask and bias
+# needs more than the 255 registers of a thread on compute capability 12.0. A
+# norm has four heads: E and D are 4 times as wide.
+ATTENTION = {'a100': (48, 64, 128, 256), 'l40s': (64, 128),
+             'h200': (64, 96, 128), 'b200': (64, 128), 'rtx5090': (64, 128)}
+NORM = {**dict.fromkeys(('a100', 'h200', 'b200'), (64, 128, 256)),
+        'rtx5090': (128,)}
+LAYER = ('a100', 'h200', 'rtx5090')
+CASES = [
+  *((None, card, widths, 160 if card == 'rtx5090' else 64)
+    for card, widths in ATTENTION.items()),
+  *(('norm_project', card, widths, 0) for card, widths in NORM.items()),
+  *(('layer_norm', card, (64, 96, 512), 0) for card in LAYER),
+  *(('embedding', card, (64, 512), 48) for card in LAYER),
+  # spilled for W [64, 192] in bfloat16
+  *(('dense', card, (32, 64), 384) for card in LAYER),
+]
+COUNTS = {'layer_norm': 2, 'embedding': 1, 'dense': 1}
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('card', COMPILED)
-def test_compiled(card):
+@pytest.mark.parametrize('op, card, widths, spills', CASES)
+def test_compiled(op, card, widths, spills):
   """Kernels copy nothing, spill little and use tensor cores (or TF32)."""
   reason = h200.missing() or (None if triton_report.ptxas() else 'no ptxas')
   if reason:
     pytest.skip(reason)
-  for row in triton_report.reports(card, widths=COMPILED[card]):
-    assert row['copies'] == 0, row
-    for kernel in row['kernels']:
-      most = SPILLS_12 if card == 'rtx5090' else SPILLS[row['dtype']]
-      assert kernel['spills'] <= most, (kernel, row)
-      exact = ['tf32' in product for product in kernel['products']]
-      assert exact == [row['dtype'] == 'float32'] * len(exact), row
-
-
-# layer: (widths, bytes that a thread may spill)
-LAYERS = {
-  'layer_norm': ((64, 96, 512), 0),
-  'embedding': ((64, 512), 48),
-  'dense': ((32, 64), 384),  # spilled for W [64, 192] in bfloat16
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('card', ('a100', 'h200', 'rtx5090'))
-@pytest.mark.parametrize('op', LAYERS)
-def test_layers_compiled(op, card):
-  """Layers copy nothing and spill at most the bytes in `LAYERS`."""
-  reason = h200.missing() or (None if triton_report.ptxas() else 'no ptxas')
-  if reason:
-    pytest.skip(reason)
-  widths, spills = LAYERS[op]
-  rows = triton_report.reports(card, (op,), widths)
-  assert len(rows) == 2 * len(widths)
+  more = {} if op is None else {'ops': (op,)}
+  rows = triton_report.reports(card, widths=widths, **more)
+  if op:
+    assert len(rows) == 2 * len(widths)  # two dtypes
   for row in rows:
     assert row['copies'] == 0, row
-    assert len(row['kernels']) == (2 if op == 'layer_norm' else 1), row
+    names = {kernel['name'] for kernel in row['kernels']}
+    if op == 'norm_project':
+      assert {op, 'norm_project_gradients'} <= names, row
+    if op in COUNTS:
+      assert len(row['kernels']) == COUNTS[op], row
+    exact = row['dtype'] == 'float32' and op not in ('layer_norm', 'embedding')
+    most = spills
+    if op is None and card != 'rtx5090' and row['dtype'] == 'bfloat16' or (
+        op in COUNTS and card == 'h200'):
+      most = 0
     for kernel in row['kernels']:
-      assert kernel['spills'] <= (0 if card == 'h200' else spills), row
-      tf32 = op == 'dense' and row['dtype'] == 'float32'
-      assert all(('tf32' in x) == tf32 for x in kernel['products']), row
+      assert kernel['spills'] <= most, (kernel, row)
+      assert all(('tf32' in x) == exact for x in kernel['products']), row

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from lra.board import frame, publish, rows, store, tables
-from lra.cli import main
+from lra.cli import arguments, main
 from lra.core import files
 from lra.core.errors import UserError
 from lra.many import processes, runs
@@ -105,7 +105,9 @@ class Runs:
   def __init__(self):
     self.calls, self.left = [], -1
 
-  def call(self, some, more):
+  def call(self, own, some, more):
+    args = arguments.parsed('runs', ['-', *own.flags(more)])
+    assert args.record is False and args.notest == ('--notest' in more)
     self.calls.append(([run.title for run in some], more))
     for run in some:
       if not self.left:
@@ -139,7 +141,7 @@ def called(tmp_path, monkeypatch):
       search.train.learning_rate = [0.1, 0.2, 0.3]''')
   made = Runs()
   monkeypatch.setattr(
-      processes.Processes, '_call', lambda _, *asked: made.call(*asked))
+      processes.Processes, '_call', lambda *asked: made.call(*asked))
   return made
 
 
@@ -197,8 +199,8 @@ def test_a_killed_search_resumes_to_the_same_choice(tmp_path, called, kills):
 def test_a_failed_run_of_a_search_leaves_its_model_without_a_choice(
     tmp_path, called, monkeypatch):
   """The other model is searched and tested."""
-  monkeypatch.setattr(processes.Processes, '_call', lambda _, some, more: (
-      2 if 'transformer' in some[0].title else called.call(some, more)))
+  monkeypatch.setattr(processes.Processes, '_call', lambda own, some, more: (
+      2 if 'transformer' in some[0].title else called.call(own, some, more)))
   with pytest.raises(UserError, match='3 of 8 runs have failed'):
     _train()
   assert _tested(tmp_path) == [(0.2, 4), (0.2, 5)]

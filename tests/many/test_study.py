@@ -10,6 +10,7 @@ import scipy.stats
 
 from lra.board.rows import Row
 from lra.board.statistics import Sample
+from lra.cli import main
 from lra.core import errors
 from lra.many import runs, study
 from lra.schema import result, runs_file
@@ -169,6 +170,13 @@ def test_the_committed_page_is_that_of_the_records():
   assert made.pop(path).decode() == path.read_text()
   assert {p.name for p in made} == {
       p.name for p in (ROOT / 'lra/results/studies').glob('*.svg')}
+
+
+def test_the_page_is_beside_other_records(tmp_path, monkeypatch, capsys):
+  monkeypatch.setattr(runs_file, 'names', lambda: ['int8'])  # has no runs
+  assert main.main(['board', '--studies', f'--results_dir={tmp_path}']) == 0
+  assert capsys.readouterr().out == f'wrote {tmp_path}/studies.md\n'
+  assert '[int8](#int8)' in (tmp_path / 'studies.md').read_text()
 
 
 def test_a_measurement_without_rows_is_refused(tmp_path):

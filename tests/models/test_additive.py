@@ -12,8 +12,7 @@ from tests.helpers import gradients, mixer_oracle, small
 
 
 def oracle(xp, params, x, mask):
-  q, k, v = (mixer_oracle.heads(xp, x, params[name])
-             for name in ('query', 'key', 'value'))
+  q, k, v = mixer_oracle.qkv(xp, x, params)
   hidden = xp.tanh(q[:, :, None] + k[:, None])  # [B, L, L, H, Dh]
   logits = xp.einsum('bijhd,hd->bhij', hidden, params['score'])
   weights = mixer_oracle.softmax(xp, logits, mask)

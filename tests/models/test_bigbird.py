@@ -3,11 +3,9 @@
 import functools
 import zlib
 
-import jax
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models.bigbird import Mixer
 from lra.nn import patterns
 from lra.nn.patterns import Pattern
@@ -92,22 +90,3 @@ def test_the_encoder_gives_each_layer_its_graph(monkeypatch):
       drawn.append(self.layer), Pattern(block=8))[1:])
   small.make(c).state_shape  # noqa: B018
   assert set(drawn) == {0, 1}
-
-
-def test_padding_is_never_seen():
-  """Outputs stay bit-identical if the content of the padding changes."""
-  x, mask = mixer_oracle.ragged(40, 23, width=12, length=60)
-  variables = mixer_oracle.init(SMALL(), x, mask)
-  apply = jax.jit(lambda x: SMALL().apply(variables, x, mask, train=False))
-  got, want = (np.asarray(apply(y))[mask]
-               for y in (np.where(mask[..., None], x, np.float32(9)), x))
-  np.testing.assert_array_equal(got, want)
-
-
-def test_longer_padding_without_random_blocks():
-  sparse_oracle.check_longer_padding(SMALL(random_blocks=0))
-
-
-def test_even_window_is_refused():
-  with pytest.raises(UserError, match='odd'):
-    SMALL(window_blocks=2).patterns(16)

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models.compressive import Mixer
 from tests.helpers import mixer_oracle, sparse_oracle
 
@@ -73,11 +72,3 @@ def test_a_short_sequence_is_one_segment_of_its_own_length():
       variables, x, mask).compile().memory_analysis().temp_size_in_bytes
       for m in (long, short)]
   assert memory[0] == memory[1]
-
-
-def test_a_rate_that_does_not_divide_the_segment_is_refused():
-  x, mask = mixer_oracle.ragged(4, width=16)
-  with pytest.raises(UserError, match='config.model.rate=3'):
-    mixer_oracle.shapes(Mixer(segment_size=8, rate=3), x, mask)
-  with pytest.raises(UserError, match="model.compression='sum'"):
-    mixer_oracle.shapes(Mixer(compression='sum'), x, mask)

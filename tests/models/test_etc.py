@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models.etc import Mixer
 from tests.helpers import mixer_oracle, sparse_oracle
 
@@ -68,10 +67,3 @@ def test_projections_of_each_kind(sharing, projections):
   params = mixer_oracle.shapes(
       Mixer(num_heads=2, qkv_width=8, sharing=sharing), x, mask)
   assert len(params) == projections + 3  # plus labels of both sides, and out
-
-
-def test_unknown_sharing_is_refused():
-  x, mask = mixer_oracle.ragged(20, width=12)
-  with pytest.raises(UserError, match='all, sides, none'):
-    mixer_oracle.shapes(Mixer(num_heads=2, qkv_width=8, sharing='some'), x,
-                        mask)

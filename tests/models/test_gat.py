@@ -35,8 +35,3 @@ def test_equals_dense_attention_under_the_mask(radius):
   for name in ('own_score', 'other_score'):
     variables['params'][name] *= 3
   mixer_oracle.check(mixer, _oracle(radius), x, mask, variables=variables)
-
-
-@pytest.mark.full
-def test_longer_padding():
-  sparse_oracle.check_longer_padding(Mixer(num_heads=2, radius=9))

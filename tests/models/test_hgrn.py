@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models.hgrn import Mixer
 from lra.nn.norm import EPS
 from tests.helpers import gated_oracle, mixer_oracle, small
@@ -96,14 +95,3 @@ def test_the_count_of_parameters_has_the_whole_table():
   c.encoder.num_layers = 3
   shapes = small.make(c).state_shape.params
   assert shapes['encoder']['mixer']['bounds'].shape == (3, 16)
-
-
-def test_size_of_the_state():
-  assert Mixer().state_size(8) == 32
-  assert Mixer(direction='causal').state_size(8) == 16
-
-
-def test_refusals():
-  x, mask = mixer_oracle.ragged(4, width=6)
-  with pytest.raises(UserError, match='direction'):
-    mixer_oracle.shapes(Mixer(direction='both'), x, mask)

@@ -11,8 +11,7 @@ from tests.helpers import mixer_oracle, small
 
 def _oracle(half_width):
   def oracle(xp, params, x, mask):
-    q, k, v = (mixer_oracle.heads(xp, x, params[name])
-               for name in ('query', 'key', 'value'))
+    q, k, v = mixer_oracle.qkv(xp, x, params)
     hidden = xp.tanh(mixer_oracle.heads(xp, x, params['centre']))
     share = 1 / (1 + xp.exp(-(hidden * params['centre_score']).sum(-1)))
     outs = []

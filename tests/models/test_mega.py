@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models import mega
 from lra.models.mega import Mixer
 from tests.helpers import mixer_oracle
@@ -101,12 +100,3 @@ def test_distances_of_cut_sequences():
   whole = mixer_oracle.apply(mixer, variables, x[1:], mask[1:])
   cut = mixer_oracle.apply(mixer, variables, x[1:, :11], mask[1:, :11])
   np.testing.assert_allclose(cut, whole[:, :11], atol=1e-5)
-
-
-@pytest.mark.parametrize('options, match', [
-    ({'attention': 'relu2'}, 'attention'), ({'direction': 'both'},
-                                            'direction')])
-def test_refusals(options, match):
-  x, mask = mixer_oracle.ragged(4, width=6)
-  with pytest.raises(UserError, match=match):
-    mixer_oracle.shapes(Mixer(**options), x, mask)

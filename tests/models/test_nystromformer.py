@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models import nystromformer
 from lra.models.nystromformer import Mixer
 from tests.helpers import mixer_oracle
@@ -39,8 +38,7 @@ def _matrices(xp, q, k, tokens, most):
 
 
 def oracle(xp, params, x, mask, most=8, init='exact', steps=6, invert=None):
-  q, k, v = (mixer_oracle.heads(xp, x, params[name])
-             for name in ('query', 'key', 'value'))
+  q, k, v = mixer_oracle.qkv(xp, x, params)
   found = []
   for b in range(len(x)):
     tokens = np.flatnonzero(mask[b])
@@ -126,9 +124,3 @@ def test_segments_of_a_length_that_landmarks_do_not_divide():
   np.testing.assert_allclose(weights[0].T, [
       [.5, .5, 0, 0, 0, 0], [0, 0, 0, .5, .5, 0], [0, 0, 0, 0, 0, 1]])
   np.testing.assert_array_equal(there, [[1, 1, 1], [1, 0, 0]])
-
-
-def test_unknown_start_is_refused():
-  x, mask = mixer_oracle.ragged(4, width=16)
-  with pytest.raises(UserError, match='original, exact'):
-    mixer_oracle.shapes(Mixer(pinv_init='best'), x, mask)

@@ -6,15 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models.performer import Mixer
-from tests.helpers import mixer_oracle, small
+from tests.helpers import mixer_oracle
 
 
 def _attend(xp, params, x, mask, kernel):
   """Computes softmax attention with logits kernel(q, k) of scaled q and k."""
-  q, k, v = (mixer_oracle.heads(xp, x, params[name])
-             for name in ('query', 'key', 'value'))
+  q, k, v = mixer_oracle.qkv(xp, x, params)
   scale = q.shape[-1]**-0.25
   logits = kernel(scale * q, scale * k)
   weights = mixer_oracle.softmax(xp, logits, mask)
@@ -27,100 +25,63 @@ def _exact(xp, params, x, mask):
                  lambda q, k: xp.einsum('blhd,bshd->bhls', q, k))
 
 
-def _estimate(xp, params, x, mask, omega):
-  """Computes Lemma 1 feature by feature, with frequencies omega [H, M, Dh]."""
+def _by_features(phi):
+  """Returns an oracle whose logits are log phi(q) . phi(k).
 
-  def log_kernel(q, k):
-    phi_q, phi_k = (
-        xp.exp(xp.einsum('blhd,hmd->blhm', y, omega)
-               - (y**2).sum(-1)[..., None] / 2) / omega.shape[1]**0.5
-        for y in (q, k))
-    return xp.log(xp.einsum('blhm,bshm->bhls', phi_q, phi_k))
+  Args:
+    phi: function (xp, vectors, angles w . x, whether of keys, mask).
+  """
+  def oracle(xp, params, x, mask, omega):
+    def log_kernel(q, k):
+      phi_q, phi_k = (phi(xp, y, xp.einsum('blhd,hmd->blhm', y, omega), keys,
+                          mask) for y, keys in ((q, False), (k, True)))
+      return xp.log(xp.einsum('blhm,bshm->bhls', phi_q, phi_k))
 
-  return _attend(xp, params, x, mask, log_kernel)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('orthogonal', [
-    True, mixer_oracle.full(False)])
-def test_equals_the_estimate_of_its_frequencies(orthogonal):
-  x, mask = mixer_oracle.ragged(43, 20, 0, width=16)
-  mixer = Mixer(num_heads=2, qkv_width=12, num_features=13,
-                orthogonal=orthogonal)
-  variables = mixer_oracle.init(mixer, x, mask)
-  omega = np.asarray(variables['constants']['omega'], np.float64)
-
-  def oracle(xp, params, x, mask):
-    y = _estimate(xp, params, x, mask, omega)
+    y = _attend(xp, params, x, mask, log_kernel)
     # without a token the heads output zeros
-    empty = ~mask.any(1)[:, None, None]
-    return xp.where(empty, params['out']['bias'], y)
-
-  mixer_oracle.check(mixer, oracle, x, mask, variables=variables)
-
-
-def _relu(xp, params, x, mask, omega):
-  """Computes section 4.3: features (max(w . x, 0) + 0.001) / sqrt(M)."""
-
-  def log_kernel(q, k):
-    phi_q, phi_k = (
-        (xp.maximum(xp.einsum('blhd,hmd->blhm', y, omega), 0) + 1e-3)
-        / omega.shape[1]**0.5 for y in (q, k))
-    return xp.log(xp.einsum('blhm,bshm->bhls', phi_q, phi_k))
-
-  return _attend(xp, params, x, mask, log_kernel)
-
-
-def test_relu_features():
-  x, mask = mixer_oracle.ragged(43, 20, 0, width=16)
-  mixer = Mixer(num_heads=2, qkv_width=12, num_features=13, feature_map='relu')
-  variables = mixer_oracle.init(mixer, x, mask)
-  omega = np.asarray(variables['constants']['omega'], np.float64)
-
-  def oracle(xp, params, x, mask):
-    y = _relu(xp, params, x, mask, omega)
     return xp.where(~mask.any(1)[:, None, None], params['out']['bias'], y)
 
-  mixer_oracle.check(mixer, oracle, x, mask, variables=variables)
+  return oracle
 
 
-@pytest.mark.parametrize('options, words', [
-    ({'feature_map': 'elu'}, 'config.model.feature_map'),
-    ({'feature_map': 'relu', 'eps': 0.1}, 'eps=0.1 belongs to exponential')])
-def test_what_it_cannot_do_is_refused(options, words):
-  x, mask = mixer_oracle.ragged(4, width=16)
-  with pytest.raises(UserError, match=words):
-    mixer_oracle.shapes(Mixer(num_heads=2, qkv_width=12, **options), x, mask)
+def _exponential(xp, y, angle, keys, mask):
+  """Returns the features of Lemma 1."""
+  return xp.exp(angle - (y**2).sum(-1)[..., None] / 2) / angle.shape[-1]**0.5
 
 
-def _with_eps(xp, params, x, mask, omega, eps):
-  """Computes the releases' features exp(w . x - |x|^2 / 2 - top) + eps.
+def _relu(xp, y, angle, keys, mask):
+  """Returns those of section 4.3: (max(w . x, 0) + 0.001) / sqrt(M)."""
+  return (xp.maximum(angle, 0) + 1e-3) / angle.shape[-1]**0.5
+
+
+def _with_eps(eps):
+  """Returns the releases' exp(w . x - |x|^2 / 2 - top) + eps.
 
   top is the largest w . x of a query, or of all true keys of a head.
   """
+  def phi(xp, y, angle, keys, mask):
+    angle = xp.where(mask[:, :, None, None], angle, -1e20)
+    top = angle.max((1, 3) if keys else 3, keepdims=True)
+    return xp.exp(angle - (y**2).sum(-1)[..., None] / 2 - top) + eps
 
-  def log_kernel(q, k):
-    angles = [xp.einsum('blhd,hmd->blhm', y, omega) for y in (q, k)]
-    true_k = xp.where(mask[:, :, None, None], angles[1], -1e20)
-    tops = angles[0].max(-1, keepdims=True), true_k.max((1, 3), keepdims=True)
-    phi_q, phi_k = (
-        xp.exp(xp.where(mask[:, :, None, None], angle, -1e20)
-               - (y**2).sum(-1)[..., None] / 2 - top) + eps
-        for y, angle, top in zip((q, k), angles, tops, strict=True))
-    return xp.log(xp.einsum('blhm,bshm->bhls', phi_q, phi_k))
-
-  return _attend(xp, params, x, mask, log_kernel)
+  return phi
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('eps', [mixer_oracle.full(1e-6), 0.1])
-def test_eps_is_added_to_every_feature_as_released(eps):
-  x, mask = mixer_oracle.ragged(43, 20, width=16)
-  mixer = Mixer(num_heads=2, qkv_width=12, num_features=13, eps=eps)
+@pytest.mark.parametrize('options, phi', [
+    ({'feature_map': 'relu'}, _relu),
+    mixer_oracle.full({}, _exponential),
+    mixer_oracle.full({'orthogonal': False}, _exponential),
+    mixer_oracle.full({'eps': 0.1}, _with_eps(0.1)),
+    mixer_oracle.full({'eps': 1e-6}, _with_eps(1e-6))])
+def test_equals_the_estimate_of_its_frequencies(options, phi):
+  x, mask = mixer_oracle.ragged(
+      43, 20, *(() if 'eps' in options else (0,)), width=16)
+  mixer = Mixer(num_heads=2, qkv_width=12, num_features=13, **options)
   variables = mixer_oracle.init(mixer, x, mask)
   omega = np.asarray(variables['constants']['omega'], np.float64)
-  mixer_oracle.check(mixer, functools.partial(
-      _with_eps, omega=omega, eps=eps), x, mask, variables=variables)
+  mixer_oracle.check(
+      mixer, functools.partial(_by_features(phi), omega=omega), x, mask,
+      variables=variables)
 
 
 def test_eps_of_a_sequence_without_tokens_is_finite():
@@ -173,32 +134,3 @@ def test_error_falls_as_1_over_root_m():
   print(errors, np.abs(want[mask]).max())
   assert 3.2 < errors[0] / errors[1] < 5  # sqrt(512 / 32) = 4
   assert errors[1] < 0.1 * np.abs(want[mask]).max()
-
-
-@pytest.mark.full
-def test_redraw_draws_in_training_only():
-  x, mask = mixer_oracle.ragged(24, 10, width=16)
-  mixer = Mixer(num_heads=2, qkv_width=8, num_features=32, redraw=True)
-  variables = mixer_oracle.init(mixer, x, mask)
-  step = jax.jit(functools.partial(mixer.apply, train=True))
-  one, again, other = (np.asarray(step(
-      variables, x, mask, rngs={'dropout': jax.random.key(seed)}))
-                       for seed in (0, 0, 1))
-  np.testing.assert_array_equal(one, again)
-  assert np.abs(one - other).max() > 1e-3
-  fixed = Mixer(num_heads=2, qkv_width=8, num_features=32, redraw=False)
-  small.assert_close(
-      mixer_oracle.apply(mixer, variables, x, mask),
-      jax.jit(functools.partial(fixed.apply, train=True))(variables, x, mask))
-
-
-@pytest.mark.full
-def test_longer_padding_changes_nothing():
-  x, mask = mixer_oracle.ragged(40, 12, width=16)
-  mixer = Mixer(num_heads=2, qkv_width=16, num_features=32)
-  variables = mixer_oracle.init(mixer, x, mask)
-  longer = np.pad(x, [(0, 0), (0, 24), (0, 0)], constant_values=9)
-  got = mixer_oracle.apply(mixer, variables, longer,
-                           np.pad(mask, [(0, 0), (0, 24)]))
-  want = mixer_oracle.apply(mixer, variables, x, mask)
-  small.assert_close(got[:, :40][mask], want[mask])

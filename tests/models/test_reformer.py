@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models import reformer
 from lra.models.reformer import Mixer
 from tests.helpers import mixer_oracle, small, sparse_oracle
@@ -94,29 +93,3 @@ def test_one_bucket_and_one_chunk_is_attention_to_all_others():
       np.zeros((1, 2, 3, 20), np.int32), 20)
   want = attend(np, qk, v, ~np.eye(20, dtype=bool))
   mixer_oracle.close(got, want, 1e-5, 'outputs')
-
-
-@pytest.mark.full
-def test_rotations_of_training_differ_and_of_evaluation_do_not():
-  x, mask = mixer_oracle.ragged(40, width=12)
-  variables = mixer_oracle.init(SMALL(), x, mask)
-
-  @functools.partial(jax.jit, static_argnums=1)
-  def apply(seed, train):
-    return SMALL().apply(variables, x, mask, train=train,
-                         rngs={'dropout': jax.random.key(seed)})
-
-  assert np.abs(apply(0, True) - apply(1, True)).max() > 1e-3
-  np.testing.assert_array_equal(apply(0, True), apply(0, True))
-  np.testing.assert_array_equal(apply(0, False), apply(1, False))
-
-
-@pytest.mark.full
-def test_longer_padding():
-  sparse_oracle.check_longer_padding(SMALL())
-
-
-def test_an_odd_number_of_buckets_is_refused():
-  x, mask = mixer_oracle.ragged(20, width=12)
-  with pytest.raises(UserError, match='config.model.num_buckets'):
-    mixer_oracle.shapes(SMALL(num_buckets=3), x, mask)

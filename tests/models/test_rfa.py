@@ -5,10 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models.rfa import Mixer
 from lra.nn import features
-from tests.helpers import mixer_oracle, small
+from tests.helpers import mixer_oracle
 
 
 def _phi(xp, x, omega, arccos=False):
@@ -21,8 +20,7 @@ def _phi(xp, x, omega, arccos=False):
 
 def _oracle(omega, gated, arccos=False):
   def oracle(xp, params, x, mask):
-    q, k, v = (mixer_oracle.heads(xp, x, params[name])
-               for name in ('query', 'key', 'value'))
+    q, k, v = mixer_oracle.qkv(xp, x, params)
     own = omega * params['sigma'][:, None]
     w = xp.einsum('blhm,bshm->bhls', _phi(xp, q, own, arccos),
                   _phi(xp, k, own, arccos))
@@ -109,13 +107,3 @@ def test_many_features_give_softmax_attention_of_unit_vectors():
   got = mixer_oracle.apply(mixer, variables, x, mask)
   error = np.abs(got - want)[mask].max() / np.abs(want[mask]).max()
   assert error < 0.05  # each weight is off by about 1 / sqrt(20,000) = 0.007
-
-
-def test_gates_have_no_kernel_and_no_first_position_to_read():
-  c = small.config('rfa', 'listops')
-  c.model.gated = True
-  c.encoder.pooling = 'cls'
-  with pytest.raises(UserError, match='encoder.pooling'):
-    small.make(c)
-  with pytest.raises(UserError, match='has no gates'):
-    Mixer(gated=True, kernel='pallas_gpu').kernel_for(16, 16)

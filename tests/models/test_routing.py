@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models import routing
 from lra.models.routing import Mixer
 from tests.helpers import mixer_oracle, small, sparse_oracle
@@ -50,8 +49,7 @@ def _oracle(members, mixer):
   near = sparse_oracle.matrix(61, lambda i, j: abs(i - j) <= mixer.radius)
 
   def oracle(xp, params, x, mask):
-    q, k, v = (mixer_oracle.heads(xp, x, params[name])
-               for name in ('query', 'key', 'value'))
+    q, k, v = mixer_oracle.qkv(xp, x, params)
     o = [sparse_oracle.attend(
         xp, q[:, :, :local], k[:, :, :local], v[:, :, :local],
         near & mask[:, None, None, :])]
@@ -117,10 +115,3 @@ def test_directions_are_constants_and_of_length_one():
   assert directions.shape == (2, 5, 6)
   small.assert_close(np.linalg.norm(directions, axis=-1), np.ones((2, 5)))
   assert set(variables['params']) == {'query', 'key', 'value', 'out'}
-
-
-def test_a_head_must_be_left_to_route():
-  x, mask = mixer_oracle.ragged(20, width=12)
-  with pytest.raises(UserError, match='local_heads=2'):
-    mixer_oracle.shapes(Mixer(num_heads=2, qkv_width=12, local_heads=2), x,
-                        mask)

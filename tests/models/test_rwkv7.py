@@ -170,7 +170,3 @@ def test_start_of_the_decays():
   np.testing.assert_allclose(bias[[0, -1]], [-8.0, 3.0], atol=1e-5)
   np.testing.assert_allclose(p['norm']['scale'], 0.5**0.7, rtol=1e-6)
   np.testing.assert_allclose(p['share_k'][0], 1)
-
-
-def test_size_of_the_state():
-  assert Mixer(num_heads=4).state_size(32) == 2 * 4 * 8 * 8

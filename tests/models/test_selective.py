@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models import selective
 from lra.models.selective import Mixer
 from tests.helpers import mixer_oracle, small
@@ -14,8 +13,7 @@ from tests.helpers import mixer_oracle, small
 
 def _oracle(causal):
   def oracle(xp, params, x, mask):
-    q, k, v = (mixer_oracle.heads(xp, x, params[name])
-               for name in ('query', 'key', 'value'))
+    q, k, v = mixer_oracle.qkv(xp, x, params)
     L = x.shape[1]
     logits = xp.einsum('blhd,bshd->bhls', q, k) / q.shape[-1]**0.5
     i, j = np.arange(L)[:, None], np.arange(L)
@@ -56,23 +54,3 @@ def test_blocks_of_queries_hand_on_what_is_forgotten(causal, rows):
   small.assert_close(
       jax.jit(functools.partial(run, rows=rows))(q, k, v)[mask],
       jax.jit(functools.partial(run, rows=64))(q, k, v)[mask])
-
-
-def test_a_causal_one_sees_nothing_that_comes_after():
-  x, mask = mixer_oracle.ragged(30, width=8)
-  mixer = Mixer(num_heads=2, qkv_width=8, direction='causal')
-  assert mixer.causal and not Mixer().causal
-  variables = mixer_oracle.init(mixer, x, mask)
-  other = x.copy()
-  other[:, 20:] += 1
-  got, want = (mixer_oracle.apply(mixer, variables, each, mask)
-               for each in (x, other))
-  np.testing.assert_array_equal(got[:, :20], want[:, :20])
-  assert np.abs(got[:, 20:] - want[:, 20:]).max() > 0.01
-
-
-def test_an_unknown_direction_is_refused():
-  x, mask = mixer_oracle.ragged(4, width=12)
-  with pytest.raises(UserError, match="config.model.direction='up'"):
-    mixer_oracle.shapes(
-        Mixer(num_heads=2, qkv_width=8, direction='up'), x, mask)

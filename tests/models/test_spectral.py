@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from lra import models
-from lra.core.errors import UserError
 from lra.models import spectral
 from tests.helpers import mixer_oracle, small
 
@@ -76,8 +75,7 @@ def _features(xp, name, y, omega, weight):
 
 def _attend(xp, params, x, mask, kernel):
   """Computes attention with positive weights kernel(q, k), [B, H, L, S]."""
-  q, k, v = (mixer_oracle.heads(xp, x, params[n])
-             for n in ('query', 'key', 'value'))
+  q, k, v = mixer_oracle.qkv(xp, x, params)
   scale = q.shape[-1]**-0.25
   weights = kernel(scale * q, scale * k) * mask[:, None, None]
   total = weights.sum(-1, keepdims=True)
@@ -218,29 +216,3 @@ def test_walsh_hadamard(width):
   with jax.enable_x64(True):
     got = spectral.walsh_hadamard(jnp.asarray(x))
   small.assert_close(got, _hadamard(width) @ x, 1e-12)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('name', NAMES)
-def test_redraw_and_longer_padding(name):
-  """Each training step draws new noise, and padding is not read."""
-  x, mask = mixer_oracle.ragged(40, 12, width=16)
-  mixer = _mixer(name, num_features=33, redraw=True)
-  variables = mixer_oracle.init(mixer, x, mask)
-  step = jax.jit(functools.partial(mixer.apply, train=True))
-  one, other = (np.asarray(step(
-      variables, x, mask, rngs={'dropout': jax.random.key(seed)}))
-                for seed in (0, 1))
-  assert np.abs(one - other).max() > 1e-4
-  longer = np.pad(x, [(0, 0), (0, 24), (0, 0)], constant_values=9)
-  got = mixer_oracle.apply(mixer, variables, longer,
-                           np.pad(mask, [(0, 0), (0, 24)]))
-  want = mixer_oracle.apply(mixer, variables, x, mask)
-  small.assert_close(got[:, :40][mask], want[mask])
-
-
-def test_too_few_features_are_refused():
-  x, mask = mixer_oracle.ragged(4, width=16)
-  for name in ('gmm_rks', 'generative_rks'):
-    with pytest.raises(UserError, match='num_features'):
-      mixer_oracle.shapes(_mixer(name, num_features=3), x, mask)

@@ -7,9 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.models.synthesizer import VARIANTS, Mixer
-from tests.helpers import mixer_oracle, small
+from tests.helpers import mixer_oracle
 
 
 def _hidden(xp, x, dense):
@@ -65,18 +64,6 @@ def test_explicit_weights_equal_float64(variant):
       oracle, variant=variant), x, mask)
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize('variant', VARIANTS)
-def test_content_of_padding_changes_nothing(variant):
-  x, mask = mixer_oracle.ragged(43, 20, width=16)
-  mixer = _mixer(variant)
-  variables = mixer_oracle.init(mixer, x, mask)
-  other = np.where(mask[..., None], x, 5).astype(np.float32)
-  got, want = (mixer_oracle.apply(mixer, variables, a, mask)[mask]
-               for a in (other, x))
-  small.assert_close(got, want)
-
-
 def test_numbers_of_parameters():
   """Counts without biases are those of the paper's table 1."""
   x, mask = mixer_oracle.ragged(43, width=16)
@@ -122,12 +109,3 @@ def test_fixed_logits_are_no_parameters(variant, drawn):
                     strict=True):
       assert np.abs(a).max() > 0
       np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize('options', [
-    {'variant': 'local'}, {'variant': 'random', 'kernel': 'chunked'},
-    {'variant': 'dense', 'trainable': False}])
-def test_what_it_cannot_do_is_refused(options):
-  x, mask = mixer_oracle.ragged(4, width=16)
-  with pytest.raises(UserError, match='variant'):
-    mixer_oracle.shapes(Mixer(**options), x, mask)

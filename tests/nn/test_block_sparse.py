@@ -41,7 +41,7 @@ def test_all_mechanisms_together_and_their_gradients(monkeypatch, one_by_one):
   if one_by_one:
     monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
   qkv, mask = draw(61, 30, 0, length=61)
-  seen = np.stack([EVERYTHING.mask(61, head) for head in range(2)])
+  seen = np.stack([sparse_oracle.seen_by(EVERYTHING, 61, h) for h in range(2)])
   seen = seen & mask[:, None, None]
   weights = np.random.default_rng(1).normal(size=qkv[0].shape)
 
@@ -65,7 +65,7 @@ def test_all_mechanisms_together_and_their_gradients(monkeypatch, one_by_one):
 def test_bfloat16_sums_in_float32():
   """bfloat16 operands are rounded, but sums over keys are float32."""
   qkv, mask = draw(61, 30, 0, length=61)
-  seen = np.stack([EVERYTHING.mask(61, head) for head in range(2)])
+  seen = np.stack([sparse_oracle.seen_by(EVERYTHING, 61, h) for h in range(2)])
   got = attend(*(jnp.bfloat16(x) for x in qkv), mask, EVERYTHING)
   assert got.dtype == jnp.bfloat16
   want = sparse_oracle.attend(
@@ -85,7 +85,7 @@ def test_any_length(pattern, length):
   qkv, mask = draw(length, max(length - 5, 0), length=length)
   got = attend(*map(np.float32, qkv), mask, pattern)
   want = sparse_oracle.attend(
-      np, *qkv, pattern.mask(length) & mask[:, None, None])
+      np, *qkv, sparse_oracle.seen_by(pattern, length) & mask[:, None, None])
   mixer_oracle.close(got, want, 1e-5, 'outputs')
 
 

@@ -1,7 +1,5 @@
 """Tests the shared encoder: pooling, padding, dropout, parameters, heads."""
 
-import itertools
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -10,62 +8,14 @@ import pytest
 
 from lra import kernels
 from lra.core.errors import UserError
-from lra.nn import encoder, heads
+from lra.nn import encoder
 from lra.nn.dropout import Dropout
+from lra.nn.mixer import MixerTraits
 from lra.run import program
 from lra.schema import fields
 from tests.helpers import encoder_reference, small
 
-POOLING = fields.FIELDS['encoder.pooling'].choices
-
-
-def test_pooling_reads_true_tokens_only():
-  rng = np.random.default_rng(0)
-  x = rng.normal(size=(3, 6, 4)).astype(np.float32)
-  lengths = np.array([6, 2, 0])
-  mask = np.arange(6) < lengths[:, None]
-  got = {p: np.asarray(heads.pool(jnp.asarray(x), jnp.asarray(mask), p))
-         for p in POOLING}
-  for b, n in enumerate(lengths):
-    mean = x[b, :n].mean(axis=0) if n else np.zeros(4)
-    small.assert_close(got['mean'][b], mean)
-    np.testing.assert_array_equal(got['last'][b], x[b, max(n - 1, 0)])
-    np.testing.assert_array_equal(got['cls'][b], x[b, 0])
-    np.testing.assert_array_equal(got['first'][b], x[b, 0])
-
-
-def test_the_last_token_is_no_matter_of_counting():
-  """Pooling `last` finds the last true token, though padding lies between."""
-  x = np.arange(10, dtype=np.float32).reshape(2, 5, 1)
-  mask = np.array([[True, False, False, True, False],
-                   [False, True, True, False, True]])
-  got = heads.pool(jnp.asarray(x), jnp.asarray(mask), 'last')
-  np.testing.assert_array_equal(got, [[3], [9]])
-
-
-def test_the_mean_of_many_bfloat16_is_rounded_once():
-  """The mean sums in float32: sums of these integers are exact."""
-  x = np.random.default_rng(0).integers(0, 256, (2, 4000, 64))
-  mask = np.arange(4000) < np.array([[4000], [3001]])
-  got = heads.pool(jnp.asarray(x, jnp.bfloat16), jnp.asarray(mask), 'mean')
-  want = (x * mask[..., None]).sum(1) / mask.sum(1)[:, None]
-  np.testing.assert_array_equal(got, want.astype(jnp.bfloat16))
-
-
-def test_mean_over_positions_divides_by_their_number():
-  """Padding adds nothing to the sum, as in Nystromformer's code."""
-  x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
-  mask = np.array([[True, True, False], [True, True, True]])
-  got = heads.pool(jnp.asarray(x), jnp.asarray(mask), 'mean', 'positions')
-  small.assert_close(got, np.float64([[(0 + 2) / 3, (1 + 3) / 3], [8, 9]]))
-
-
-def test_pair_features():
-  x = jnp.array([[[1.0, 2.0], [3.0, -1.0]]])
-  np.testing.assert_array_equal(
-      heads.join_pair(x, 'concat'), [[1, 2, 3, -1]])
-  np.testing.assert_array_equal(
-      heads.join_pair(x, 'nli'), [[1, 2, 3, -1, 3, -2, -2, 3]])
+POOLING = fields.choices(fields.FIELDS['encoder.pooling'])
 
 
 @pytest.mark.parametrize('width', [8, 7])
@@ -270,51 +220,52 @@ def test_pair_is_encoded_by_one_encoder():
   small.assert_close(x[:, 0], x[:, 1])
 
 
-def _encoder(seen, **fields):
-  """Returns an encoder whose mixers append layer and mask to `seen`."""
-
-  class Recorder(nn.Module):
+def _encoder(call, declared=None, **fields):
+  """Returns an encoder whose mixers compute call(mixer, x, mask, ...)."""
+  class Given(nn.Module):
     layer: int
     num_layers: int
     full_length: int
     dropout: float
     dtype: jnp.dtype
+    traits = declared or MixerTraits()
 
-    def __call__(self, x, mask, *, train):
-      seen.append((self.layer, self.num_layers, self.full_length,
-                   np.asarray(mask).all()))
-      return x
+    def __call__(self, x, mask, *, train, **more):
+      return call(self, x, mask, **more)
 
   return encoder.Encoder(
       **dict(dict(
-          mixer=Recorder, vocab_size=9, num_layers=3, width=4, mlp_width=8,
+          mixer=Given, vocab_size=9, num_layers=3, width=4, mlp_width=8,
           dropout=0.0, positions='learned', prepend_cls=False,
           cls_has_position=False,
           embedding_std=1.0, remat=False, mask_padding=True,
           dtype=jnp.float32), **fields))
 
 
+def _recorder(seen, **fields):
+  """Returns an encoder whose mixers append layer and mask to `seen`."""
+  def call(mixer, x, mask):
+    seen.append((mixer.layer, mixer.num_layers, mixer.full_length,
+                 np.asarray(mask).all()))
+    return x
+
+  return _encoder(call, **fields)
+
+
 @pytest.mark.full
 def test_each_mixer_is_told_its_place():
   seen = []
-  _encoder(seen).init(
+  _recorder(seen).init(
       jax.random.key(0), jnp.ones((2, 5), jnp.int32), train=False)
   assert [place for *place, _ in seen] == [[0, 3, 5], [1, 3, 5], [2, 3, 5]]
 
 
 def test_a_mixer_that_makes_another_shape_is_named():
-  class Narrow(nn.Module):
-    layer: int
-    num_layers: int
-    full_length: int
-    dropout: float
-    dtype: jnp.dtype
-
-    def __call__(self, x, mask, *, train):
-      return x[..., :1]  # which adding would broadcast
+  def narrow(mixer, x, mask):
+    return x[..., :1]  # which adding would broadcast
 
   with pytest.raises(UserError, match=rf'{__name__} .*2, 5, 1.*2, 5, 4'):
-    jax.eval_shape(lambda: _encoder([], mixer=Narrow).init(
+    jax.eval_shape(lambda: _encoder(narrow).init(
         jax.random.key(0), jnp.ones((2, 5), jnp.int32), train=False))
 
 
@@ -322,7 +273,7 @@ def test_a_mixer_that_makes_another_shape_is_named():
 def test_continuous_values_are_embedded_and_all_seen():
   """A dense layer embeds values; zeros and negatives are not padding."""
   seen, values = [], np.float32([[[0.0, 0.0], [-1.0, 2.0], [3.0, -4.0]]])
-  module = _encoder(seen, num_layers=1)
+  module = _recorder(seen, num_layers=1)
   variables = module.init(jax.random.key(0), values, train=False)
   x, mask = module.apply(variables, values, train=False)
   assert x.shape == (1, 3, 4) and np.asarray(mask).all()
@@ -337,7 +288,7 @@ def test_a_mask_may_be_given():
   seen = []
   values = np.zeros((1, 3, 2), np.float32)
   mask = np.array([[True, True, False]])
-  _encoder(seen, num_layers=1).init(
+  _recorder(seen, num_layers=1).init(
       jax.random.key(0), values, mask, train=False)
   assert not seen[0][-1]
 
@@ -352,20 +303,6 @@ def test_names_that_weight_transfer_relies_on():
       block + 'norm_mlp', block + 'mlp/up', block + 'mlp/down',
       *(f'{block}mixer/{name}' for name in ('query', 'key', 'value', 'out')),
       'head/hidden_0', 'head/logits'}
-
-
-def test_a_short_convolution_joins_a_token_and_those_before_it():
-  """Compares the causal short convolution with loops in float64."""
-  rng = np.random.default_rng(0)
-  x = rng.standard_normal((2, 7, 3))
-  weight = rng.standard_normal((4, 3))
-  got = encoder.ShortConvolution(4).apply(
-      {'params': {'kernel': weight.astype(np.float32)}}, x.astype(np.float32))
-  want = np.zeros_like(x)
-  for t, i in itertools.product(range(7), range(4)):
-    if t >= i:
-      want[:, t] += weight[i] * x[:, t - i]
-  np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
 def test_a_convolution_is_before_each_mixer_where_it_is_asked_for():
@@ -414,20 +351,12 @@ def test_tokens_filled_up_change_nothing(monkeypatch, model, pooling, masks):
 
 def test_a_mixer_that_gates_the_stream_gets_it_before_the_norm():
   """The mixer gets x before the norm; its result is added without dropout."""
-  class Back(nn.Module):
-    layer: int
-    num_layers: int
-    full_length: int
-    dropout: float
-    dtype: jnp.dtype
-    gates_residual = True
+  def back(mixer, x, mask, residual):
+    assert mixer.dropout == 0.5
+    return 2 - residual  # x before the norm is taken out
 
-    def __call__(self, x, mask, *, train, residual):
-      assert self.dropout == 0.5
-      return 2 - residual  # x before the norm is taken out
-
-  module = _encoder([], mixer=Back, num_layers=1, dropout=0.5, norm='none',
-                    block='none')
+  module = _encoder(back, MixerTraits(gates_residual=True), num_layers=1,
+                    dropout=0.5, norm='none', block='none')
   ids = jnp.ones((2, 5), jnp.int32)
 
   @jax.jit

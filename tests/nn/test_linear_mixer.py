@@ -11,8 +11,8 @@ from lra import kernels
 from lra.kernels import call
 from lra.models import lightning, linear_transformer, simpletron
 from lra.nn import layers
-from tools import errors
-from tools.errors import relative_rms
+from tests.helpers import errors
+from tests.helpers.errors import relative_rms
 
 X = jax.random.normal(jax.random.key(0), (2, 40, 128))
 MASK = jnp.arange(40) < jnp.array([[40], [25]])

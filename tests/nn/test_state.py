@@ -16,11 +16,11 @@ from lra import kernels, models
 from lra.core.errors import UserError
 from lra.nn import patterns
 from lra.nn.block_sparse import PatternMixer
+from lra.nn.convolution import under_kernel
 from lra.nn.features import FeatureMixer
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import HeadMixer, state_size
 from lra.nn.patterns import Pattern
-from lra.nn.state import state_size, under_kernel
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, sparse_oracle
 from tools import tables
 
 WIDTH, LENGTH = 16, 40
@@ -147,7 +147,8 @@ def _most_kept(seen):
     patterns.sliding_window(0),
   ])
 def test_keys_that_a_pattern_keeps(pattern):
-  assert pattern.kept(LENGTH) == _most_kept(pattern.mask(LENGTH))
+  seen = sparse_oracle.seen_by(pattern, LENGTH)
+  assert pattern.kept(LENGTH) == _most_kept(seen)
 
 
 @pytest.mark.parametrize('model', [
@@ -163,7 +164,7 @@ def test_patterns_of_all_heads(model):
 
 def _without(pattern):
   """Returns a pattern's matrix, but global queries see only themselves."""
-  seen = pattern.mask(LENGTH)
+  seen = sparse_oracle.seen_by(pattern, LENGTH)
   few = pattern.global_queries
   seen[:few] = np.eye(LENGTH, dtype=bool)[:few]
   return seen

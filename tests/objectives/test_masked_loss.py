@@ -11,7 +11,7 @@ from lra.core import tasks
 from lra.core.errors import UserError
 from lra.data import prepared
 from lra.objectives.classification import Objective
-from lra.run import experiment, source
+from lra.run import experiment
 from tests.helpers import mixer_oracle, small
 
 RNG = np.random.default_rng(0)
@@ -145,5 +145,5 @@ def test_only_a_classifier_has_the_second_loss():
 def test_the_first_phase_has_no_second_loss():
   config = _config('text_mini')
   config.pretrain.objective = 'masked'
-  first = source.experiment(config).config
+  first = experiment.resolve(config).source.config
   assert first.objective == 'masked' and first.train.masked_loss == 0

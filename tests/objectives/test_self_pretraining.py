@@ -16,7 +16,7 @@ from lra.core import tasks
 from lra.core.errors import UserError
 from lra.data import batches, prepared
 from lra.objectives import masked
-from lra.run import source, train, warm_start
+from lra.run import train, warm_start
 from tests.helpers import small, tiny
 from tests.helpers.paths import ROOT
 
@@ -134,8 +134,9 @@ def test_objectives_that_cannot_teach_are_refused(name, model, task):
 
 
 def test_each_objective_of_the_first_phase_exists():
-  from lra.schema.fields import FIELDS
-  assert set(FIELDS['pretrain.objective'].choices[1:]) < set(objectives.names())
+  from lra.schema.fields import FIELDS, choices
+  assert set(choices(FIELDS['pretrain.objective'])[1:]) < set(
+      objectives.names())
   assert masked.Objective.supervised is False
 
 
@@ -149,7 +150,7 @@ def test_a_run_begins_with_the_encoder_of_its_first_phase(
   c.train.learning_rate, c.pretrain.learning_rate = 0.0, 0.01
   c.pretrain.objective, c.pretrain.steps = 'masked', 6
   run = small.experiment(c)
-  first = source.experiment(run.config)
+  first = run.source
   assert first.config.train.steps == 6 and first.folder != run.folder
   found = train.train(first, tested=False)
   assert found.status == 'validated' and found.baselines == {}

@@ -17,27 +17,24 @@ from lra.run import check
 from lra.schema import fields
 
 
-def _config(arg='listops_mini', model='simpletron'):
+def _config(arg='listops_mini', model='simpletron', **changes):
   c = importlib.import_module(f'lra.configs.{model}').get_config(arg)
-  return c.copy_and_resolve_references()
-
-
-def _refuse(changes, *words):
-  """Asserts that a config with these changes is refused in one sentence.
-
-  The sentence must contain the names of the changed fields, and `words`.
-  """
-  c = _config()
+  c = c.copy_and_resolve_references()
   for name, value in changes.items():
     group, _, key = name.rpartition('.')
     part = c[group] if group else c
     with part.ignore_type(), part.unlocked():
       part[key] = value
+  return c
+
+
+def _refused(config, *words):
+  """Asserts that a config is refused in one sentence that has these words."""
   with pytest.raises(UserError) as e:
-    check.check(c)
+    check.check(config)
   sentence = str(e.value)
   assert sentence.endswith('.') and '\n' not in sentence
-  for word in (*changes, *words):
+  for word in words:
     assert word in sentence, sentence
 
 
@@ -54,33 +51,35 @@ def test_references_need_not_be_resolved():
       importlib.import_module('lra.configs.reformer').get_config('listops'))
 
 
-NUMBERS = {n: f for n, f in fields.FIELDS.items() if f.type in (int, float)}
+NUMBERS = {n: f for n, f in fields.FIELDS.items() if f.annotation in (
+    int, float)}
 
 
 @pytest.mark.parametrize('name', NUMBERS)
 def test_every_number_is_held_to_its_range(name):
-  field = NUMBERS[name]
-  kind = 'whole' if field.type is int else 'finite'
-  wrong = ['3'] + ([True, 1.5] if field.type is int else [
+  kind, bounds = NUMBERS[name].annotation, fields.bounds(NUMBERS[name])
+  wrong = ['3'] + ([True, 1.5, 10**5000] if kind is int else [
       math.nan, math.inf, -math.inf])
-  if field.low is not None:
-    wrong.append(field.low - 1)
-  if field.high is not None:
-    wrong.append(field.high + 1 if field.type is int else 2 * field.high)
-  wrong += [x for x in (field.above, field.below) if x is not None]
+  for word, limit in bounds.items():
+    wrong.append({'at least': limit - 1, 'at most': (
+        limit + 1 if kind is int else 2 * limit)}.get(word, limit))
   for value in wrong:
-    limits = [x for x in (field.low, field.high, field.above, field.below)
-              if x is not None]
-    _refuse({name: value}, kind, *map(str, limits))
-  for limit in (field.low, field.high):
+    _refused(_config(**{name: value}), f'config.{name}=',
+             'whole' if kind is int else 'finite', *map(str, bounds.values()))
+  for limit in (bounds.get('at least'), bounds.get('at most')):
     if limit is not None:
-      c = _config()
-      group, _, key = name.rpartition('.')
-      (c[group] if group else c)[key] = limit
       try:
-        check.check(c)
+        check.check(_config(**{name: limit}))
       except UserError as e:  # from another field or a rule for two fields
         assert f'config.{name}={limit} is not possible: it' not in str(e)
+
+
+@pytest.mark.parametrize('name, value, rounded', [
+    ('train.b2', 0.9999999999, '1.0'), ('train.eps', 1e-320, '0.0'),
+    ('train.eps', 1e-39, '0.0'), ('encoder.norm_eps', 1e-39, '0.0')])
+def test_a_limit_holds_in_float32(name, value, rounded):
+  _refused(_config(**{name: value}), f'config.{name}={value}',
+           f'it is {rounded} in float32')
 
 
 def _numbers(model):
@@ -114,87 +113,156 @@ def test_every_number_of_a_mixer_is_held_to_its_range(model, argument):
     check.check_arguments(mixer, model, {argument.name: value})
 
 
-def test_arguments_without_a_range_are_finite_and_whole_where_they_should_be():
-  class Mixer(nn.Module):
-    slope: float = 1.0
-    count: int = 3
-    anything: dict | None = None
-    dtype: jnp.dtype = jnp.float32
+class _Mixer(nn.Module):
+  slope: float = 1.0
+  count: int = 3
+  anything: dict | None = None
+  dtype: jnp.dtype = jnp.float32
 
-  for name, value in (('slope', math.nan), ('slope', 'x'), ('count', 1.5),
-                      ('count', 2**31), ('count', -2**31)):
-    with pytest.raises(UserError, match=rf'config\.model\.{name}='):
-      check.check_arguments(Mixer, 'own', {name: value})
-  check.check_arguments(Mixer, 'own', {
+
+class _WithoutDtype(nn.Module):
+  slope: float = 1.0
+
+
+@pytest.mark.parametrize('mixer, arguments, words', [
+    (_WithoutDtype, {}, 'lra/models/own.py has no dtype: add'),
+    (_Mixer, {'slop': 2.0}, 'config.model.slop means nothing to own: its '
+     'arguments are anything, count, slope.'),
+    (_Mixer, {'layer': 1}, 'config.model.layer means nothing'),
+    *((_Mixer, {name: value}, f'config.model.{name}=')
+      for name, values in {'slope': [math.nan, 'x'], 'count': [
+          1.5, 2**31, -2**31]}.items() for value in values)])
+def test_arguments_that_a_mixer_cannot_have(mixer, arguments, words):
+  with pytest.raises(UserError) as e:
+    check.check_arguments(mixer, 'own', arguments)
+  assert words in str(e.value)
+
+
+def test_other_arguments_have_any_value():
+  check.check_arguments(_Mixer, 'own', {
       'slope': -3, 'count': -3, 'anything': {'a': 1}})
 
 
 @pytest.mark.parametrize('name', [
-    n for n, f in fields.FIELDS.items() if f.choices])
-def test_every_choice_is_held(name):
-  _refuse({name: 'nothing'}, "'nothing'", *fields.FIELDS[name].choices)
+    n for n, f in fields.FIELDS.items() if f.annotation not in (int, float)
+    and n != 'task'])
+def test_other_types_and_choices_are_held(name):
+  choices = fields.choices(fields.FIELDS[name])
+  _refused(_config(**{name: 3}), f'config.{name}=3', *(
+      choices or ['must be']))
+  if choices:
+    _refused(_config(**{name: 'nothing'}), f"config.{name}='nothing'", *choices)
+
+
+@pytest.mark.parametrize('name', ['train.stepz', 'stepz', 'optim.x.y'])
+def test_an_unknown_field(name):
+  c = _config(**({name: 3} if name.count('.') < 2 else {'optim.x': {'y': 3}}))
+  _refused(c, f'config.{name.rsplit(".", name.count(".") > 1)[0]}',
+           'lra/schema/fields.py')
 
 
 @pytest.mark.parametrize('name', [
-    n for n, f in fields.FIELDS.items() if f.type in (bool, str, tuple)
-    and not f.choices and n != 'task'])
-def test_other_types_are_held(name):
-  _refuse({name: 3}, 'must be')
-
-
-def test_unknown_and_missing_fields():
-  _refuse({'train.stepz': 3}, 'lra/schema/fields.py')
-  _refuse({'stepz': 3}, 'lra/schema/fields.py')
-  c = _config()
-  del c.optim.ema
-  with pytest.raises(UserError, match='config.optim.ema is missing'):
-    check.check(c)
-
-
-@pytest.mark.parametrize('changes,words', [
-    ({'task': 'nothing'}, ["'nothing'", 'listops']),
-    ({'seq_len': 33}, ['32 tokens']),
-    ({'train.include_val': True}, ['train.select=last']),
-    ({'train.microbatch_size': 7}, ['train.batch_size=32']),
-    ({'model.num_heads': 7}, ['model.qkv_width=64']),
-    ({'encoder.inputs': 'values'}, ['encoder.inputs=values']),
-    ({'encoder.mean_over': 'positions'}, ['encoder.pooling=mean']),
-    ({'optim.final_fraction': 0.1}, ['rsqrt']),
-    ({'optim.momentum': 0.5}, ['adamw', 'sgd']),
-    ({'optim.groups': ('.*', None)}, ["'.*'"]),
-    ({'optim.groups': (('(', None),)}, ['cannot be read']),
-    ({'optim.groups': (('.*', 3),)}, ['neither']),
-    ({'optim.groups': (('.*', dict(rate=1)),)}, ["'rate'"]),
-    ({'optim.groups': (('.*', dict(learning_rate=math.nan)),)},
-     ['learning_rate', 'finite']),
+    n for n in fields.FIELDS if n not in ('model.num_heads', 'model.qkv_width')
 ])
-def test_fields_that_do_not_fit_together(changes, words):
-  if 'task' in changes:
-    changes, words = dict(changes), list(words)
-    c = _config()
-    c.task = changes['task']
-    with pytest.raises(UserError, match=f'{words[0]}.*{words[1]}'):
-      check.check(c)
-  else:
-    _refuse(changes, *words)
+def test_a_missing_field(name):
+  c, (group, _, key) = _config(), name.rpartition('.')
+  with c.unlocked():
+    del (c[group] if group else c)[key]
+  _refused(c, f'config.{name} is missing')
+
+
+TEXT, IMAGE, PROBE = 'text', 'image', 'parity'
+# Task, model, changes of a config and words of the error.
+BROKEN = [
+    ('listops', 'simpletron', {'task': 'nothing'}, "'nothing'|listops"),
+    (TEXT, 'super', {'mask_black': True}, 'pixels'),
+    (TEXT, 'super', {'encoder.inputs': 'values'}, 'pixels: set it to ids'),
+    (TEXT, 'super', {'train.masked_loss': 0.5, 'objective': 'masked'},
+     'config.objective=masked'),
+    (TEXT, 'super', {'train.augment': True}, 'window|config.seq_len'),
+    (PROBE, 'super', {'train.augment': True}, 'no random change'),
+    (IMAGE, 'super', {'train.augment': True, 'seq_len': 16}, 'whole examples'),
+    (IMAGE, 'super', {'tokenizer': 'x'}, 'no texts'),
+    (IMAGE, 'super', {'encoder.vocab_size': 20}, 'no texts'),
+    (PROBE, 'super', {'seq_len': 16}, 'sequence, of 32; set it to 0'),
+    (PROBE, 'super', {'seq_len': 33}, 'sequence, of 32; set it to 0'),
+    ('listops_mini', 'super', {'seq_len': 33}, '32 tokens'),
+    (TEXT, 'super', {'train.include_val': True}, 'train.select=last'),
+    (TEXT, 'super', {'train.microbatch_size': 7}, 'train.batch_size=32'),
+    (TEXT, 'super', {'encoder.norm_examples': 5, 'encoder.norm': 'batch'},
+     'train.batch_size=32'),
+    (TEXT, 'super', {'train.microbatch_size': 4, 'encoder.norm': 'batch',
+                     'encoder.norm_examples': 8}, 'those of 8 examples'),
+    *((TEXT, 'super', {'train.lengths': lengths}, 'whole numbers')
+      for lengths in ((1.5,), (0,), ('a' * 300,), (2**20 + 1,))),
+    (TEXT, 'super', {'optim.final_fraction': 0.1}, 'rsqrt'),
+    (TEXT, 'super', {'optim.momentum': 0.5}, 'adamw|sgd'),
+    *((TEXT, 'super', {'optim.groups': groups}, words) for groups, words in (
+        (('.*', None), "'.*'"), ((('(', None),), 'cannot be read'),
+        ((('(' * 5000 + ')' * 5000, {}),), 'cannot be read'),
+        ((('.*', 3),), 'neither a dict'), ((('.*', {'rate': 1}),), "'rate'"),
+        *(((('.*', {'learning_rate': rate}),), 'learning_rate|finite')
+          for rate in (math.nan, -1.0, 1e39)))),
+    *((TEXT, 'super', {f'train.{name}': value}, 'PARAM_GROUPS')
+      for name, value in (('ssm_learning_rate', 0.1), ('ssm_weight_decay', 0.0),
+                          ('ssm_parameters', ('b',)))),
+    *((TEXT, 's5', {f'train.{name}': -0.5}, 'must be -1')
+      for name in ('ssm_learning_rate', 'ssm_weight_decay')),
+    (TEXT, 's5', {'train.ssm_parameters': ('b',)}, 'alone'),
+    (TEXT, 's5', {'train.ssm_parameters': ('c',), 'train.ssm_weight_decay': 0.1
+                  }, "'c'|log_step"),
+    (TEXT, 'super', {'init_rules': (('a', 'b'),)}, 'without config.init_from'),
+    (TEXT, 'super', {'init_from': 'x', 'pretrain.objective': 'masked'},
+     'leave one out'),
+    *((TEXT, 'super', {f'pretrain.{name}': value}, 'masked or causal')
+      for name, value in (('steps', 3), ('learning_rate', 0.1))),
+    (TEXT, 'super', {'pretrain.learning_rate': -0.5,
+                     'pretrain.objective': 'masked'}, 'must be -1'),
+    *((TEXT, 'super', {'init_rules': rules, 'init_from': 'x'}, words)
+      for rules, words in ((('a',), 'not such a pair'), (
+          (('a', 3),), 'neither a name'), ((('(', 'b'),), 'cannot be read'))),
+    (TEXT, 'super', {'encoder.head_layers': 19}, 'mlp_width=1024'),
+    (TEXT, 'super', {'encoder.mean_over': 'positions'}, 'pooling=mean'),
+    *((TEXT, 'super', {f'encoder.{name}': value}, 'norm=batch')
+      for name, value in (('norm_momentum', 0.5), ('norm_examples', 4))),
+    (TEXT, 'transformer', {'model.num_heads': 7}, 'model.qkv_width=256'),
+]
+
+
+@pytest.mark.parametrize('task, model, changes, words', BROKEN)
+def test_fields_that_do_not_fit_together(task, model, changes, words):
+  _refused(_config(task, model, **changes), *words.split('|'))
+
+
+def test_each_rule_is_broken_by_one_of_these(monkeypatch):
+  rules, broken = list(check.RULES), set()
+  for task, model, changes, _ in BROKEN[1:]:
+    for i, rule in enumerate(rules):
+      monkeypatch.setattr(check, 'RULES', [rule])
+      try:
+        check.check(_config(task, model, **changes))
+      except UserError:
+        broken.add(i)
+  assert broken == set(range(len(rules)))
 
 
 def test_groups_that_are_sound():
-  c = _config()
-  c.optim.groups = (('.*/bias', dict(weight_decay=0.0)), ('mixer', {}),
-                    ('.*', None))
+  check.check(_config(**{'optim.groups': (
+      ('.*/bias', dict(weight_decay=0.0)), ('mixer', {}), ('.*', None))}))
+
+
+def test_a_config_of_json_has_lists():
+  """A protocol sets state-space parameters for mixers that have none, too."""
+  c = _config('text,protocol=s5', 'transformer')
+  c = _config('text,protocol=s5', 'transformer', **{
+      name: list(c.train[name.removeprefix('train.')])
+      for name in ('train.ssm_parameters', 'train.lengths')},
+              init_rules=[], **{'optim.groups': []})
   check.check(c)
 
 
-@pytest.mark.parametrize(
-    'task', [name for name, task in tasks.TASKS.items() if task.probe])
-def test_what_a_probe_asks_is_not_cut_off(task):
-  c = _config(task)
-  whole = tasks.get(task).seq_len
-  for length in (0, whole):
-    c.seq_len = length
-    check.check(c)
-  for length in (whole // 2, whole + 1):
-    c.seq_len = length
-    with pytest.raises(UserError, match=f'sequence, of {whole}; set it to 0'):
-      check.check(c)
+@pytest.mark.parametrize('task', [
+    name for name, task in tasks.TASKS.items() if task.probe])
+def test_the_whole_sequence_of_a_probe_is_possible(task):
+  for length in (0, tasks.get(task).seq_len):
+    check.check(_config(task, seq_len=length))

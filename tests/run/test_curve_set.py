@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import pytest
 from matplotlib import colors
@@ -169,41 +170,32 @@ def test_same_runs_give_the_same_bytes(tmp_path, form):
   assert data[0] == data[1]
 
 
-def _no_run(tmp_path):
-  (tmp_path / 'x').mkdir()
-  return [tmp_path / 'x']
+def _edited(change):
+  def edit(folder):
+    config = json.loads((folder / 'config.json').read_text())
+    (folder / 'config.json').write_text(json.dumps({**config, **change}))
+  return edit
 
 
-def _no_metrics(tmp_path):
-  folder = make(tmp_path / 'x')
-  (folder / 'metrics.jsonl').unlink()
-  return [folder]
-
-
-def _no_validation(tmp_path):
-  folder = make(tmp_path / 'x')
-  (folder / 'metrics.jsonl').write_text('')
-  return [folder]
-
-
-@pytest.mark.parametrize('folders, words', [
-    (_no_run, 'x is no run, since'),
-    (lambda tmp_path: [tmp_path / 'nowhere'], 'nowhere is no run, since'),
-    (_no_metrics, 'Cannot read .*metrics.jsonl'),
-    (_no_validation, 'no validation accuracy'),
-    (lambda tmp_path: [make(tmp_path / 'a'), make(tmp_path / 'b')],
-     'one config and one seed'),
-])
-def test_what_cannot_be_drawn_is_one_sentence(tmp_path, folders, words):
+@pytest.mark.parametrize('spoil, out, words', [
+    (lambda x: shutil.rmtree(x), 'png', 'x is no run, since'),
+    (lambda x: (x / 'config.json').unlink(), 'png', 'x is no run, since'),
+    (lambda x: (x / 'metrics.jsonl').unlink(), 'png',
+     'Cannot read .*metrics.jsonl'),
+    (lambda x: (x / 'metrics.jsonl').write_text(''), 'png',
+     'no validation accuracy'),
+    (lambda x: make(x.parent / 'y'), 'png', 'one config and one seed'),
+    (lambda x: None, 'bmp', 'neither .png nor .svg'),
+    *((_edited(change), 'png', 'x is no run') for change in (
+        {'seed': [1]}, {'task': {'a': 1}}, {'model': {'name': [1]}},
+        {'model': []}))])
+def test_what_cannot_be_drawn_is_one_sentence(tmp_path, spoil, out, words):
+  spoil(make(tmp_path / 'x'))
+  folders = sorted({tmp_path / 'x', *tmp_path.iterdir()})
   with pytest.raises(UserError, match=words) as error:
-    curves.plot_runs(folders(tmp_path), tmp_path / 'figure.png')
+    curves.plot_runs(folders, tmp_path / f'figure.{out}')
   assert '\n' not in str(error.value)
-  assert not (tmp_path / 'figure.png').exists()
-
-
-def test_other_formats_are_refused(tmp_path):
-  with pytest.raises(UserError, match='neither .png nor .svg'):
-    curves.plot_runs([make(tmp_path / 'a')], tmp_path / 'figure.bmp')
+  assert not (tmp_path / f'figure.{out}').exists()
 
 
 def test_on_the_command_line(tmp_path):
@@ -216,14 +208,3 @@ def test_on_the_command_line(tmp_path):
   done = commands.run('run_lra', 'curves', 'f.png', 'a', 'b', cwd=tmp_path)
   assert done.returncode == 0, done.stderr
   assert (tmp_path / 'f.png').read_bytes().startswith(b'\x89PNG')
-
-
-@pytest.mark.parametrize('change', [
-    {'seed': [1]}, {'seed': {}}, {'task': []}, {'task': {'a': 1}},
-    {'model': {'name': [1]}}, {'model': {'name': {}}}, {'model': []}])
-def test_a_config_that_somebody_has_edited_is_no_run(tmp_path, axes, change):
-  folder = make(tmp_path / 'a')
-  config = json.loads((folder / 'config.json').read_text())
-  (folder / 'config.json').write_text(json.dumps({**config, **change}))
-  with pytest.raises(UserError, match='a is no run'):
-    axes(folder)

@@ -1,13 +1,16 @@
 """Tests the text of --print_config: value, meaning and range of every field."""
 
 import re
+from typing import Annotated, Literal
 
 import pytest
+from pydantic import Field
+from pydantic.fields import FieldInfo
 
 from lra import models
-from lra.run import describe
+from lra.run import check, describe
 from lra.schema import fields, identity
-from lra.schema.fields import COUNT, Field
+from lra.schema.fields import COUNT
 from tests.helpers import small
 
 
@@ -21,23 +24,23 @@ def test_every_field_has_its_value_and_its_meaning(model):
   assert max(map(len, text.splitlines())) <= 80
   _, *meanings = re.split(r'^\S+ = .*\n?', text, flags=re.MULTILINE)
   for name, meaning in zip(found, meanings, strict=True):
-    field = fields.FIELDS.get(name)
-    assert ' '.join(meaning.split()).startswith(field.doc if field else ''), (
-        name)
+    info = fields.FIELDS.get(name)
+    assert ' '.join(meaning.split()).startswith(
+        info.description if info else ''), name
 
 
 @pytest.mark.parametrize('model', models.names())
 def test_every_argument_of_a_mixer_has_a_meaning(model):
-  """The docstring has the meaning; arguments set by the encoder need none."""
-  found = describe.arguments(models.mixer(model))
-  given = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
-  assert [name for name, meaning in found.items()
-          if not meaning and name not in given] == []
+  """Arguments that the encoder sets, or that have a field, need none."""
+  found = check.arguments(models.mixer(model)).model_fields
+  assert [name for name, info in found.items()
+          if not info.description and name not in models.GIVEN
+          and f'model.{name}' not in fields.FIELDS] == []
 
 
 @pytest.mark.parametrize('field, said', [
-    (Field(0, '', low=0, high=COUNT), 'At least 0.'),
-    (Field(0.5, '', above=0, below=1), 'Above 0 and below 1.'),
-    (Field('a', '', choices=('a', 'b')), 'One of a, b.'), (Field('', ''), '')])
+    (Annotated[int, Field(ge=0, le=COUNT)], 'At least 0.'),
+    (Annotated[float, Field(gt=0, lt=1)], 'Above 0 and below 1.'),
+    (Literal['a', 'b'], 'One of a, b.'), (str, '')])
 def test_ranges_leave_out_the_limits_of_machines(field, said):
-  assert describe.limits(field) == said
+  assert describe.limits(FieldInfo.from_annotation(field)) == said

@@ -8,7 +8,7 @@ import pytest
 from lra.board import catalogue
 from lra.cli import parameters
 from lra.core.errors import UserError
-from lra.run import check, experiment
+from lra.run import experiment
 from lra.schema import identity
 from tests.helpers import small
 
@@ -19,28 +19,12 @@ class _Plain(nn.Module):
   dtype: jnp.dtype = jnp.float32
 
 
-class _WithoutDtype(nn.Module):
-  slope: float = 1.0
-
-
 def test_a_mixer_gets_what_it_has_fields_for(monkeypatch):
   monkeypatch.setattr(experiment.models, 'mixer', lambda name: _Plain)
   model = ml_collections.ConfigDict({'name': 'foo', 'slope': 2.0})
   made = experiment.make_mixer(model)(
       dtype=jnp.bfloat16, layer=3, num_layers=4, name='mixer')
   assert (made.slope, made.dtype, made.name) == (2.0, jnp.bfloat16, 'mixer')
-
-
-def test_a_forgotten_dtype_is_one_sentence():
-  with pytest.raises(UserError, match=r'lra/models/foo\.py has no dtype: add'):
-    check.check_arguments(_WithoutDtype, 'foo', {})
-
-
-def test_an_argument_that_the_mixer_does_not_have():
-  with pytest.raises(UserError, match=r'config\.model\.slop .*foo.*slope'):
-    check.check_arguments(_Plain, 'foo', {'slop': 2.0})
-  with pytest.raises(UserError, match=r'config\.model\.layer means nothing'):
-    check.check_arguments(_Plain, 'foo', {'layer': 1})
 
 
 def test_a_config_made_in_python_is_checked():

@@ -1,13 +1,27 @@
-"""Compares the schedule and the update rules with formulas in numpy."""
+"""Compares schedules, update rules and averages with formulas and with optax.
+
+Parameter groups are chosen by regular expressions.
+"""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax.contrib
 import pytest
 
-from lra import kernels
-from lra.run import optim
+from lra import kernels, models
+from lra.core.errors import UserError
+from lra.run import optim, step
 from tests.helpers import small
+
+STEPS, WARMUP, RATE = 100, 10, 0.3
+
+
+def _config(**fields):
+  c = small.config('transformer', 'listops', steps=STEPS, warmup_steps=WARMUP,
+                   learning_rate=RATE)
+  c.optim.update(fields)
+  return c
 
 
 @pytest.mark.parametrize('s,expected', [
@@ -18,6 +32,25 @@ from tests.helpers import small
 def test_schedule(s, expected):
   rate = optim.rsqrt(s - 1, base=0.005, warmup=1000)
   assert float(rate) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize('name', ['constant', 'linear', 'cosine', 'rsqrt'])
+@pytest.mark.parametrize('final', [0.0, 0.1])
+def test_schedule_grows_then_falls_as_its_formula(name, final):
+  c = _config(schedule=name, final_fraction=final)
+  rate = optim.schedule(c)
+  for s in (1, 5, 10, 11, 37, 55, 99, 100):
+    done = (s - WARMUP) / (STEPS - WARMUP)
+    falls = {
+        'constant': 1, 'linear': 1 - done * (1 - final),
+        'cosine': final + (1 - final) * (1 + np.cos(np.pi * done)) / 2,
+        'rsqrt': np.sqrt(WARMUP / s)}[name]
+    peak = RATE / np.sqrt(WARMUP) if name == 'rsqrt' else RATE
+    assert float(rate(s - 1)) == pytest.approx(
+        peak * (s / WARMUP if s <= WARMUP else falls), rel=1e-5, abs=1e-7)
+  for warmup in (0, 1):
+    c.train.warmup_steps = warmup
+    assert float(optim.schedule(c)(0)) > 0
 
 
 def _sum(gradients, b):
@@ -104,6 +137,89 @@ def test_gradients_side_by_side_update_alike(name):
   jax.tree.map(np.testing.assert_array_equal, updated('gpu'), updated('cpu'))
 
 
+def test_clipping_keeps_the_direction_and_bounds_the_norm():
+  c = _config(name='sgd', schedule='constant', momentum=0.0, clip_norm=0.5)
+  c.train.weight_decay, c.train.warmup_steps = 0.0, 0
+  tx = optim.make(c)
+  params = {'a': jnp.zeros(2), 'b': jnp.zeros(2)}
+  for size, kept in ((10.0, 0.5), (0.1, 0.1)):
+    grads = {'a': jnp.array([0.6, 0.0]) * size, 'b': jnp.array([0.0, 0.8]) *
+             size}
+    grads, norm = optim.gradient_norm(c, grads)
+    updates, _ = tx.update(grads, tx.init(params), params, norm=norm)
+    for name, g in grads.items():
+      np.testing.assert_allclose(
+          updates[name], -RATE * np.asarray(g, np.float64) * kept / size,
+          rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize('momentum', [0.0, 0.5, 0.95])
+def test_muon_is_that_of_optax_with_this_momentum(momentum):
+  c = _config(name='muon', schedule='constant', momentum=momentum)
+  c.train.weight_decay, c.train.warmup_steps = 0.0, 0
+  ours = optim.make(c)
+  theirs = optax.contrib.muon(
+      RATE, beta=momentum, eps=c.train.eps, adam_b1=c.train.b1,
+      adam_b2=c.train.b2)
+  rng = np.random.default_rng(0)
+  params = {'kernel': jnp.ones((4, 4)), 'bias': jnp.ones(4)}
+  states = [ours.init(params), theirs.init(params)]
+  for _ in range(3):
+    grads = {name: jnp.asarray(rng.normal(size=p.shape), jnp.float32)
+             for name, p in params.items()}
+    found = []
+    for i, tx in enumerate((ours, theirs)):
+      updates, states[i] = tx.update(grads, states[i], params)
+      found.append(updates)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(
+        a, b, rtol=1e-5, atol=1e-7), *found)
+
+
+@pytest.mark.parametrize('name', ['adamw', 'lion', 'muon'])
+def test_decay_is_of_matrices_and_tables_only(name):
+  """With zero gradients the update is -rate * decay * weight."""
+  c = _config(name=name, schedule='constant')
+  c.train.weight_decay, c.train.warmup_steps = 0.25, 0
+  tx = optim.make(c)
+  shapes = {'kernel': (2, 2), 'heads': (2, 2, 2), 'bias': (2,), 'scale': (2,)}
+  params = {name: jnp.full(shape, 4.0) for name, shape in shapes.items()}
+  updates, _ = tx.update(
+      jax.tree.map(jnp.zeros_like, params), tx.init(params), params)
+  for name, update in updates.items():
+    decayed = name in ('kernel', 'heads')
+    np.testing.assert_allclose(
+        update, -RATE * 0.25 * 4 if decayed else 0, rtol=1e-6)
+
+
+@pytest.mark.full
+def test_average_of_the_weights():
+  """After n updates, ema_n = d^n p_0 + (1 - d) sum_i d^(n - i) p_i, i >= 1."""
+  c = _config(ema=0.75)
+  p = small.make(c)
+  state = p.init()
+  compiled = p.compile_train()
+  trace = [jax.device_get(state.params)]
+  batch = small.batch(p.objective.task, 4, 24, lead=(1,))
+  for _ in range(3):
+    state, _ = compiled(state, batch, p.put_given())
+    trace.append(jax.device_get(state.params))
+
+  def expected(*x):
+    total = 0.75**3 * np.asarray(x[0], np.float64)
+    for i in (1, 2, 3):
+      total = total + 0.25 * 0.75**(3 - i) * np.asarray(x[i], np.float64)
+    return total
+
+  want = jax.tree.map(expected, *trace)
+  error = jax.tree.map(
+      lambda a, b: np.linalg.norm(np.asarray(a, np.float64) - b)
+      <= 1e-5 * np.linalg.norm(b), jax.device_get(state.ema), want)
+  assert all(jax.tree.leaves(error))
+  moved = jax.tree.map(lambda a, b: not np.array_equal(a, b), state.ema,
+                       state.params)
+  assert any(jax.tree.leaves(moved))
+
+
 def test_what_decays():
   p = small.make(small.config('transformer', 'listops'))
   mask = optim.decay_mask(p.state_shape.params)
@@ -111,3 +227,176 @@ def test_what_decays():
             for k, v in jax.tree_util.tree_leaves_with_path(mask)}
   assert all(decays[k] == ('kernel' in k or k.endswith(
       ("['embedding']['embedding']", "['positions']"))) for k in decays)
+
+
+def test_a_state_begins_empty():
+  p = small.make(_config())
+  assert p.init().ema is None
+  assert set(step.zero_sums(p.objective)) == {'loss', 'correct', 'weight'}
+
+
+def _steps(groups, count=3, **optim_fields):
+  """Returns two {name: array}: parameters before and after `count` updates."""
+  c = small.config('transformer', 'listops', learning_rate=0.1, warmup_steps=0)
+  c.optim.update({'groups': groups, 'schedule': 'constant', **optim_fields})
+  p = small.make(c)
+  state, compiled = p.init(), p.compile_train()
+  before = optim.named(jax.device_get(state.params))
+  for seed in range(count):
+    batch = small.batch(p.objective.task, 4, 24, seed=seed, lead=(1,))
+    state, _ = compiled(state, batch, p.put_given())
+  return before, optim.named(jax.device_get(state.params))
+
+
+@pytest.mark.full
+def test_frozen_parameters_keep_their_bytes():
+  before, after = _steps((('encoder/.*', None), ('.*', {})))
+  for name in before:
+    same = before[name].tobytes() == after[name].tobytes()
+    assert same == name.startswith('encoder/'), name
+
+
+@pytest.mark.full
+def test_a_group_has_its_own_rate_and_decay():
+  """Plain SGD's first update is -rate * (g + decay * w) in each group."""
+  plain = dict(name='sgd', momentum=0.0)
+  rest = dict(learning_rate=0.1, weight_decay=0.0)
+  before, one = _steps((('.*', rest),), 1, **plain)
+  _, two = _steps(((r'head/.*kernel', dict(rest, learning_rate=0.3)),
+                   (r'encoder/.*up/kernel', dict(rest, weight_decay=0.5)),
+                   ('.*', rest)), 1, **plain)
+  for name, start in before.items():
+    moved = [np.asarray(x[name], np.float64) - start for x in (one, two)]
+    expected = moved[0]
+    if name.startswith('head/') and name.endswith('kernel'):
+      expected = 3 * moved[0]
+    elif name.endswith('up/kernel'):
+      expected = moved[0] - 0.1 * 0.5 * start
+    assert np.linalg.norm(moved[1] - expected) <= 1e-5 * (
+        np.linalg.norm(expected) + np.linalg.norm(start)), name
+
+
+@pytest.mark.full
+def test_without_groups_and_with_one_for_all_is_the_same():
+  _, plain = _steps(())
+  _, grouped = _steps((('.*', {}),))
+  for name, x in plain.items():
+    assert np.linalg.norm(grouped[name] - x) <= 1e-6 * np.linalg.norm(x)
+
+
+@pytest.mark.full
+def test_clipping_does_not_count_frozen_gradients():
+  """Large gradients of frozen parameters do not reduce the other updates."""
+  fields = dict(name='sgd', momentum=0.0, clip_norm=1e-3)
+  before, after = _steps((('encoder/.*', None), ('.*', {'weight_decay': 0.0})),
+                         1, **fields)
+  square = sum(np.sum((np.asarray(after[n], np.float64) - before[n])**2)
+               for n in before)
+  # Rounding the parameters changes so small an update by about 1e-4 of it.
+  assert np.sqrt(square) == pytest.approx(0.1 * 1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize('groups,words', [
+    ((('encoder/.*', {}),), ['head/hidden_0/', "('.*', {})"]),
+    ((('nothing', {}), ('.*', {})), ["'nothing'", 'encoder/block_0']),
+    ((('kernel', {}), ('.*', {})), ["'kernel'", 'no parameter']),
+    ((('encoder/.*', None), ('.*', None)), ['freezes every parameter']),
+    ((('zzz', None),), ['parameter encoder/', "('.*', {})"]),
+    ((('[', {}),), ["'['", 'cannot be read']),
+    ((('.*', {'rate': 1}),), ["'rate'", 'learning_rate']),
+    ((('.*', {'learning_rate': -1}),), ['-1', 'at least 0']),
+    ((('.*', {'learning_rate': float('nan')}),), ['nan', 'finite']),
+    (('.*',), ["'.*'", 'pairs']),
+])
+def test_bad_groups_are_refused_by_name(groups, words):
+  with pytest.raises(UserError) as error:
+    _steps(groups, 0)
+  for word in ['config.optim.groups', *words]:
+    assert word in str(error.value)
+
+
+def _s5(groups=(), **train):
+  c = small.config('s5', 'listops', learning_rate=0.1, weight_decay=0.5,
+                   warmup_steps=0, **train)
+  c.model.state_dim, c.model.blocks = 8, 2
+  c.optim.update(groups=groups, schedule='constant', name='sgd', momentum=0.0)
+  return c
+
+
+# Published variants of S5: (fields of config.train, config.optim.groups,
+# {parameter: (learning rate, weight decay)}).
+_LAMBDA = {name: (0.01, 0.0) for name in (
+    'lambda_real', 'lambda_imaginary', 'log_step')}
+_SLOW = ('lambda_real', 'lambda_imaginary', 'log_step')
+_VARIANTS = {
+    'standard': ({}, (), {**_LAMBDA, 'b': (0.01, 0.0)}),
+    'standard, dt_global': (
+        {'ssm_parameters': ('lambda_real', 'lambda_imaginary', 'b')}, (),
+        {**_LAMBDA, 'b': (0.01, 0.0), 'log_step': (0.1, 0.0)}),
+    'BandCdecay': (
+        {'ssm_parameters': _SLOW},
+        (('.*/mixer/b', {'learning_rate': 0.01}), ('.*', {})),
+        {**_LAMBDA, 'b': (0.01, 0.5)}),
+    'BfastandCdecay': (
+        {'ssm_parameters': _SLOW}, (), {**_LAMBDA, 'b': (0.1, 0.5)})}
+
+
+@pytest.mark.parametrize('variant', _VARIANTS)
+def test_the_groups_of_s5_can_be_expressed(variant):
+  """One update of plain gradient descent is -rate * (g + decay * w)."""
+  train, groups, expected = _VARIANTS[variant]
+  p = small.make(_s5(groups, ssm_learning_rate=0.01, ssm_weight_decay=0.0,
+                     **train))
+  params = small.random_params(p)
+  grads = small.random_params(p, seed=1)
+  tx = optim.make(p.config)
+  grads, norm = optim.gradient_norm(p.config, grads)
+  updates, _ = tx.update(grads, tx.init(params), params, norm=norm)
+  moved, starts, slopes = (
+      optim.named(jax.tree.map(np.float64, tree))
+      for tree in (updates, params, grads))
+  seen = set()
+  for name, start in starts.items():
+    last = name.rpartition('/')[2]
+    decays = start.ndim > 1 and 'bias' not in last
+    rate, decay = expected.get(
+        last if '/mixer/' in name else '', (0.1, 0.5 * decays))
+    seen.add(last)
+    np.testing.assert_allclose(
+        moved[name], -rate * (slopes[name] + decay * start), rtol=1e-5,
+        atol=1e-7, err_msg=name)
+  assert set(expected) <= seen
+
+
+def test_without_numbers_for_the_group_the_optimizer_is_the_same():
+  c = _s5()
+  assert optim.groups_of(c) == ()
+  assert {k: v.shape for k, v in optim.numbers(c).items()} == {
+      'learning_rate': (1,), 'weight_decay': (1,)}
+
+
+@pytest.mark.parametrize('model,train,words', [
+    ('transformer', {'ssm_learning_rate': 0.01}, ['ssm_learning_rate',
+                                                  'transformer']),
+    ('transformer', {'ssm_weight_decay': 0.0}, ['ssm_weight_decay']),
+    ('transformer', {'ssm_parameters': ('b',)}, ['ssm_parameters']),
+    ('s5', {'ssm_parameters': ('b',)}, ['ssm_learning_rate']),
+    ('s5', {'ssm_learning_rate': -0.5}, ['-0.5', '-1']),
+    ('s5', {'ssm_learning_rate': 0.1, 'ssm_parameters': ('c',)},
+     ["'c'", 'log_step']),
+])
+def test_bad_settings_of_the_ssm_group_are_refused(model, train, words):
+  with pytest.raises(UserError) as error:
+    small.make(small.config(model, 'listops', **train))
+  for word in words:
+    assert word in str(error.value)
+
+
+@pytest.mark.parametrize('model', [
+    name for name in models.names() if hasattr(
+        models.module(name), 'PARAM_GROUPS')])
+def test_each_declared_parameter_exists(model):
+  names = optim.named(
+      small.make(small.config(model, 'listops')).state_shape.params)
+  for parameter in models.module(model).PARAM_GROUPS:
+    assert f'encoder/block_0/mixer/{parameter}' in names

@@ -1,5 +1,6 @@
 """Tests which fields of a config count as changes of its protocol."""
 
+import functools
 import json
 
 import pytest
@@ -83,9 +84,12 @@ def test_what_follows_a_changed_field_is_changed_too():
 def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
   """If a config file sets a field of the protocol, that counts as a change."""
   path = tmp_path / 'mine.py'
-  path.write_text((ROOT / 'configs/performer.py').read_text().replace(
-      '  return config', '  config.train.steps = 300\n'
-      '  config.model.num_features = 8\n  return config'))
+  path.write_text(
+      'from lra.configs import base\n\n\n'
+      "def get_config(arg=''):\n"
+      "  config = base.get_config(arg, 'performer')\n"
+      '  config.train.steps, config.model.num_features = 300, 8\n'
+      '  return config\n')
   assert made(f'{path}:listops_mini') == {'train.steps': 4000}
   assert made(f'{path}:listops_mini', **{'model.num_features': 4}) == {
       'train.steps': 4000, 'model.num_features': 8}
@@ -119,9 +123,10 @@ def test_settings_are_those_of_every_config_of_the_protocol():
 
 
 def test_committed_records_say_what_they_change():
+  settings_of = functools.cache(base.settings)
   for path in RECORDS:
     record = json.loads(path.read_text(encoding='utf-8'))
-    settings = base.settings(record['task'], record['protocol'])
+    settings = settings_of(record['task'], record['protocol'])
     changed = identity.changes(record['config'], settings)
     told = {name: value for name, value in (
         record.get('changes') or {}).items() if name in settings}

@@ -136,5 +136,5 @@ def test_each_seed_has_its_own_order_of_examples(contradicted, tmp_path):
     c.seed = seed
     trainer = train.Trainer(small.experiment(c, tmp_path / str(seed)))
     batches.append(trainer.batch(0)['tokens'])
-    trainer.run.close()
+    trainer.directory.close()
   assert not np.array_equal(*batches)

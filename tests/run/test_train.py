@@ -11,7 +11,7 @@ import pytest
 
 from lra.core import files, machine
 from lra.core.errors import UserError
-from lra.run import curves, experiment, rundir, train
+from lra.run import curves, experiment, rundir, scoring, train
 from lra.run.checkpoint import Checkpoints
 from lra.run.counters import RunCounters
 from lra.schema import result
@@ -151,20 +151,18 @@ def test_stop_while_validating_or_testing(
 @pytest.mark.full
 def test_a_validation_is_not_made_again(mini_data, tmp_path, monkeypatch):
   """A run stopped in its last validation, then in the test, repeats neither."""
-  made = []
+  made, evaluate = [], scoring.evaluate
 
-  class Trainer(train.Trainer):
-
-    def evaluate(self, scored, split, stop):
-      made.append(split)
-      # Simulates that --max_minutes are over now.
-      if split == stopped_in and self.step == 6:
-        monkeypatch.setattr(train.StopRequest, 'reason', 'time limit')
-        return None
-      return super().evaluate(scored, split, stop)
+  def stopping(run, scored, split, stop):
+    made.append(split)
+    # Simulates that --max_minutes are over now.
+    if split == stopped_in and run.step == 6:
+      monkeypatch.setattr(train.StopRequest, 'reason', 'time limit')
+      return None
+    return evaluate(run, scored, split, stop)
 
   reason = train.StopRequest.reason
-  monkeypatch.setattr(train, 'Trainer', Trainer)
+  monkeypatch.setattr(scoring, 'evaluate', stopping)
   for stopped_in, want in (('val', ['val'] * 3), ('test', ['val', 'test']),
                            ('test', ['test']), ('', ['test'])):
     monkeypatch.setattr(train.StopRequest, 'reason', reason)
@@ -261,12 +259,12 @@ def test_a_last_update_that_diverges_is_found_by_the_test(
     mini_data, tmp_path, monkeypatch):
   """Without validation, only the test sees the last update's parameters."""
   c = same_run.config(mini_data, include_val=True, select='last')
-  scored = train.Trainer.evaluate
+  scored = scoring.evaluate
 
-  def spoilt(self, params, *args):
-    return scored(self, jax.tree.map(lambda x: x * np.nan, params), *args)
+  def spoilt(run, params, *args):
+    return scored(run, jax.tree.map(lambda x: x * np.nan, params), *args)
 
-  monkeypatch.setattr(train.Trainer, 'evaluate', spoilt)
+  monkeypatch.setattr(scoring, 'evaluate', spoilt)
   result = train.train(small.experiment(c, tmp_path))
   assert (result.status, result.steps, result.test) == ('diverged', 6, None)
   assert 'NaN' not in (tmp_path / 'metrics.jsonl').read_text()

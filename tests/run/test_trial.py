@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lra.data import prepared
-from lra.run import trial
+from lra.run import scoring, trial
 from lra.run.trainer import Diverged, Trainer
 from tests.helpers import commands, same_run, tiny
 from tests.helpers.paths import ROOT
@@ -25,22 +25,22 @@ def _timed(monkeypatch, step_seconds, batch_seconds):
   """Simulates the times of steps and of batches; returns the split sizes read.
   """
   clock, scored = [0.0], []
-  update, evaluate = Trainer.update, Trainer.evaluate
+  update, evaluate = Trainer.update, scoring.evaluate
 
   def slow_update(self, state, batch):
     clock[0] += step_seconds
     return update(self, state, batch)
 
-  def slow_evaluate(self, parameters, split, stop):
-    scored.append((split, len(self.data.splits[split])))
-    before, scores = self.counters.eval_seconds, evaluate(
-        self, parameters, split, stop)
-    batches = -(-scored[-1][1] // self.program.sizes.eval_batch)
-    self.counters.eval_seconds = before + batches * batch_seconds
+  def slow_evaluate(run, parameters, split, stop):
+    scored.append((split, len(run.data.splits[split])))
+    before, scores = run.counters.eval_seconds, evaluate(
+        run, parameters, split, stop)
+    batches = -(-scored[-1][1] // run.program.sizes.eval_batch)
+    run.counters.eval_seconds = before + batches * batch_seconds
     return scores
 
   monkeypatch.setattr(Trainer, 'update', slow_update)
-  monkeypatch.setattr(Trainer, 'evaluate', slow_evaluate)
+  monkeypatch.setattr(scoring, 'evaluate', slow_evaluate)
   monkeypatch.setattr(
       trial, 'time', types.SimpleNamespace(perf_counter=lambda: clock[0]))
   return scored

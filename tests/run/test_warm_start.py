@@ -10,7 +10,6 @@ import pytest
 import lra
 from lra.core import files
 from lra.core.errors import UserError
-from lra.run import source as source_lib
 from lra.run import train, warm_start
 from lra.schema import identity
 from tests.helpers import small
@@ -121,7 +120,7 @@ def test_a_config_names_its_run_with_the_same_seed(tmp_path, monkeypatch):
   for run, seed in zip(made, (0, 3), strict=True):
     whole.seed = seed
     expected = small.experiment(whole)
-    assert source_lib.folder(run.config) == expected.folder
+    assert run.start == expected.folder
     assert run.config.init_source == identity.config_hash(
         expected.config.to_dict())
   with pytest.raises(UserError, match='does not exist'):

@@ -170,14 +170,16 @@ def _another_second(monkeypatch):
         time=lambda: next(seconds)))
 
 
-def _point(step, split='train', **numbers):
-  return {'step': step, 'split': split, 'loss': 1 / (1 + step),
-          'seconds': 0.5 * step, **numbers}
+def _opened(folder, *names):
+  made = rundir.RunDirectory(folder, CONFIG)
+  made.log_to(names)
+  return made
 
 
-def _log(made, *steps):
+def _log(made, *steps, split='train', **numbers):
   for step in steps:
-    made.log(**_point(step, learning_rate=0.1))
+    made.log(step=step, split=split, loss=1 / (1 + step), seconds=0.5 * step,
+             **({'learning_rate': 0.1} if split == 'train' else numbers))
 
 
 @pytest.mark.parametrize('name', [_needs(name) for name in _READERS])
@@ -187,23 +189,22 @@ def test_each_point_is_there_once_after_stops(name, tmp_path):
   The run resumes from step 4 without the writer, then from step 5 with it. Both
   times, points of validations after step 2 are removed.
   """
-  made = rundir.RunDirectory(tmp_path, CONFIG)
-  made.log_to([name])
+  made = _opened(tmp_path, name)
   _log(made, 1, 2, 3, 4)
-  made.log(**_point(4, 'val', accuracy=0.25))
+  _log(made, 4, split='val', accuracy=0.25)
   _log(made, 5, 6)
-  made.log(**_point(6, 'test', accuracy=0.5))
+  _log(made, 6, split='test', accuracy=0.5)
   made.close()
-  made = rundir.RunDirectory(tmp_path, CONFIG)
+  made = _opened(tmp_path)
   made.rewind(4, validated_step=2)
   _log(made, 5)
   made.close()
   made = rundir.RunDirectory(tmp_path, CONFIG)
   made.rewind(5, validated_step=2)
   made.log_to([name])
-  made.log(**_point(5, 'val', accuracy=0.25))
+  _log(made, 5, split='val', accuracy=0.25)
   _log(made, 6)
-  made.log(**_point(6, 'test', accuracy=0.5, other=3))
+  _log(made, 6, split='test', accuracy=0.5, other=3)
   made.close()
   found, logged = _READERS[name][0](tmp_path), _logged(tmp_path)
   if name in _TRACKERS:  # they keep undone points
@@ -219,9 +220,7 @@ def test_each_point_is_there_once_after_stops(name, tmp_path):
 @pytest.mark.skipif(importlib.util.find_spec('wandb') is None,
                     reason='wandb is not installed')
 def test_two_runs_of_wandb_in_one_process_are_two(tmp_path):
-  both = [rundir.RunDirectory(tmp_path / name, CONFIG) for name in 'ab']
-  for made in both:
-    made.log_to(['wandb'])
+  both = [_opened(tmp_path / name, 'wandb') for name in 'ab']
   for step, made in enumerate(both):
     _log(made, 1 + step, 3 + step)
   for made in both:
@@ -257,8 +256,7 @@ def test_a_run_that_is_stopped_and_goes_on(mini_data, tmp_path, monkeypatch):
 @pytest.mark.skipif(importlib.util.find_spec('tensorboard') is None,
                     reason='tensorboard is not installed')
 def test_a_tensorboard_that_is_open_shows_each_point_once(tmp_path):
-  made = rundir.RunDirectory(tmp_path, CONFIG)
-  made.log_to(['tensorboard'])
+  made = _opened(tmp_path, 'tensorboard')
   _log(made, 1, 2, 3)
   shown = _tensorboard(tmp_path / 'tensorboard' / 'train')
   assert len(_shown(shown, 'train')) == 9
@@ -271,18 +269,20 @@ def test_a_tensorboard_that_is_open_shows_each_point_once(tmp_path):
 
 
 def test_what_was_logged_before_is_written_too(tmp_path):
-  made = rundir.RunDirectory(tmp_path, CONFIG)
-  _log(made, 1, 2)
-  made.log_to(['csv'])
+  """A text of a line is in the CSV file only."""
+  made = _opened(tmp_path)
+  _log(made, 1)
+  made.log(step=2, split='val', loss=0.5, note='mine')
+  made.log_to([name for name in ('csv', 'tensorboard')
+               if importlib.util.find_spec(_READERS[name][1])])
   _log(made, 3)
-  assert _of_csv(tmp_path) == _logged(tmp_path)
-  assert (tmp_path / 'metrics.csv').read_text().splitlines()[:2] == [
-      'step,split,loss,seconds,learning_rate', '1,train,0.5,0.5,0.1']
+  assert (tmp_path / 'metrics.csv').read_text().splitlines()[:3] == [
+      'step,split,loss,seconds,learning_rate,note', '1,train,0.5,0.5,0.1,',
+      '2,val,0.5,,,mine']
 
 
 def test_a_full_disk_ends_a_run_as_that_of_the_metrics_does(tmp_path):
-  made = rundir.RunDirectory(tmp_path, CONFIG)
-  made.log_to(['csv'])
+  made = _opened(tmp_path, 'csv')
   _log(made, 1)
   for path in (tmp_path / 'metrics.csv', made.metrics_path):
     path.unlink()
@@ -294,8 +294,7 @@ def test_a_full_disk_ends_a_run_as_that_of_the_metrics_does(tmp_path):
 
 @needs_tensorboardx
 def test_a_full_disk_under_tensorboard(tmp_path):
-  made = rundir.RunDirectory(tmp_path, CONFIG)
-  made.log_to(['tensorboard'])
+  made = _opened(tmp_path, 'tensorboard')
   _log(made, 1)
   path, = (tmp_path / 'tensorboard').rglob('events*')
   full = os.open('/dev/full', os.O_WRONLY)
@@ -309,25 +308,6 @@ def test_a_full_disk_under_tensorboard(tmp_path):
   assert caught.value.errno == errno.ENOSPC
 
 
-@needs_tensorboardx
-def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
-  (tmp_path / 'tensorboard').touch()
-  made = rundir.RunDirectory(tmp_path, CONFIG)
-  _log(made, 1)
-  with pytest.raises(UserError, match='--log=tensorboard cannot write to'):
-    made.log_to(['csv', 'tensorboard'])
-
-
-def test_numbers_only_are_logged_elsewhere(tmp_path):
-  """Other writers get only the numbers of a line, not its text."""
-  made = rundir.RunDirectory(tmp_path, CONFIG)
-  made.log(step=1, split='train', loss=0.5, note='mine')
-  made.log_to([name for name in ('csv', 'tensorboard')
-               if importlib.util.find_spec(_READERS[name][1])])
-  assert (tmp_path / 'metrics.csv').read_text() == (
-      'step,split,loss,note\n1,train,0.5,mine\n')
-
-
 @pytest.mark.parametrize('name, library', [
     ('tensorboard', 'tensorboardX'), ('wandb', 'wandb'), ('mlflow', 'mlflow')])
 def test_a_library_that_is_not_installed_is_named(name, library, monkeypatch):
@@ -339,19 +319,41 @@ def test_a_library_that_is_not_installed_is_named(name, library, monkeypatch):
     writers.check(['csv', name])
 
 
-def test_a_writer_that_refuses_leaves_no_file_of_another(
-    tmp_path, monkeypatch):
-  class Refusing(writers.CsvFile):
+def _taken(tmp_path, monkeypatch):
+  """A file is in the place of TensorBoard's folder."""
+  if importlib.util.find_spec('tensorboardX') is None:
+    pytest.skip('tensorboardX is not installed')
+  (tmp_path / 'tensorboard').touch()
+  return 'tensorboard', '--log=tensorboard cannot write to'
 
-    def __init__(self, *_):
-      raise UserError('refused')
 
-  monkeypatch.setitem(writers.WRITERS, 'wandb', Refusing)
+def _refusing(tmp_path, monkeypatch):
+  def refuse(*_):
+    raise UserError('refused')
+
+  monkeypatch.setitem(writers.WRITERS, 'wandb', refuse)
   monkeypatch.setattr(writers, '_LIBRARIES', {})
-  made = rundir.RunDirectory(tmp_path, CONFIG)
+  return 'wandb', 'refused'
+
+
+def _without_a_key(tmp_path, monkeypatch):
+  wandb = pytest.importorskip('wandb')
+
+  def refuse(**settings):
+    raise wandb.errors.UsageError('No API key configured.\nLog in.')
+
+  monkeypatch.setattr(wandb, 'init', refuse)
+  return 'wandb', 'No API key configured. Log in.*offline'
+
+
+@pytest.mark.parametrize('case', [_taken, _refusing, _without_a_key])
+def test_a_writer_that_refuses_leaves_no_file_of_another(
+    tmp_path, monkeypatch, case):
+  name, words = case(tmp_path, monkeypatch)
+  made = _opened(tmp_path)
   _log(made, 1)
-  with pytest.raises(UserError, match='refused'):
-    made.log_to(['csv', 'wandb'])
+  with pytest.raises(UserError, match=words):
+    made.log_to(['csv', name])
   assert not (tmp_path / 'metrics.csv').exists()
 
 
@@ -360,8 +362,7 @@ def test_a_writer_that_refuses_leaves_no_file_of_another(
                     reason='mlflow is not installed')
 def test_what_mlflow_does_not_take_is_sent_at_the_end(tmp_path, monkeypatch):
   from mlflow import MlflowClient, exceptions
-  made = rundir.RunDirectory(tmp_path, CONFIG)
-  made.log_to(['mlflow'])
+  made = _opened(tmp_path, 'mlflow')
 
   def refuse(*_, **__):
     raise exceptions.MlflowException('gone')
@@ -373,20 +374,5 @@ def test_what_mlflow_does_not_take_is_sent_at_the_end(tmp_path, monkeypatch):
   made.close()
   assert _READERS['mlflow'][0](tmp_path) == _logged(tmp_path)
   monkeypatch.setattr(MlflowClient, '__init__', refuse)
-  made = rundir.RunDirectory(tmp_path, CONFIG)
   with pytest.raises(UserError, match='mlflow cannot start .gone'):
-    made.log_to(['mlflow'])
-
-
-@pytest.mark.skipif(importlib.util.find_spec('wandb') is None,
-                    reason='wandb is not installed')
-def test_wandb_that_cannot_begin_is_one_sentence(tmp_path, monkeypatch):
-  import wandb
-
-  def refuse(**settings):
-    raise wandb.errors.UsageError('No API key configured.\nLog in.')
-
-  monkeypatch.setattr(wandb, 'init', refuse)
-  made = rundir.RunDirectory(tmp_path, CONFIG)
-  with pytest.raises(UserError, match='No API key configured. Log in.*offline'):
-    made.log_to(['csv', 'wandb'])
+    _opened(tmp_path, 'mlflow')

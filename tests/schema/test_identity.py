@@ -1,6 +1,6 @@
 """Tests that a run keeps its identity when the code gains fields."""
 
-import dataclasses
+import functools
 import importlib
 import json
 
@@ -11,8 +11,7 @@ from lra.schema import fields, identity
 from tests.helpers.paths import ROOT
 
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
-EXTRA = {'train.later': fields.Field(0.5, 'Made up.', before=0.5),
-         'later.group': fields.Field((), 'Made up.', before=())}
+EXTRA = {'train.later': 0.5, 'later.group': ()}
 
 
 def _config(arg='listops_mini', model='simpletron', **changes):
@@ -48,9 +47,9 @@ def test_a_record_without_the_later_fields_is_a_run_made_now():
 
 def test_a_new_field_changes_nothing_until_it_is_used(monkeypatch):
   before = _config()
-  for name, field in EXTRA.items():
-    monkeypatch.setitem(fields.FIELDS, name, field)
-  after = _config(**{name: field.default for name, field in EXTRA.items()})
+  for name, value in EXTRA.items():
+    monkeypatch.setitem(fields.LATER, name, value)
+  after = _config(**EXTRA)
   assert set(EXTRA) <= set(identity.flatten(after))
   for theirs in (before, _record()):
     assert identity.run_folder(after) == identity.run_folder(theirs)
@@ -62,8 +61,9 @@ def test_a_new_field_changes_nothing_until_it_is_used(monkeypatch):
 
 
 def test_base_makes_a_new_field(monkeypatch):
-  for name, field in EXTRA.items():
-    monkeypatch.setitem(fields.FIELDS, name, field)
+  for name, value in EXTRA.items():
+    monkeypatch.setitem(fields.LATER, name, value)
+    monkeypatch.setitem(fields.FIELDS, name, fields.field('Made up.', value))
   assert set(EXTRA) <= set(identity.flatten(_config()))
   assert identity.config_hash(_config()) == identity.config_hash(_record())
 
@@ -159,28 +159,23 @@ def test_whoever_declares_a_field_says_what_was_done_before():
     flat = identity.flatten(json.loads(path.read_text())['config'])
     known |= {n for n in flat if not n.startswith('model.')}
   missing = [
-      name for name, field in fields.FIELDS.items()
-      if field.before is fields.ALWAYS and name not in known
-      and not name.startswith('model.')]
+      name for name in fields.FIELDS if name not in fields.LATER
+      and name not in known and not name.startswith('model.')]
   assert not missing, (
-      f'{missing[0]} is newer than the records: set `before` of its Field in '
-      'lra/schema/fields.py to the value that describes the earlier '
-      'behaviour, or all old records lose their rows.')
+      f'{missing[0]} is newer than the records: give it the default in '
+      'lra/schema/fields.py that describes the earlier behaviour, or all old '
+      'records lose their rows.')
   assert known <= set(fields.FIELDS), (
       'a field of the records is not in lra/schema/fields.py: declare it.')
-  for name, field in fields.FIELDS.items():
-    if field.before is not fields.ALWAYS:
-      assert field.default == field.before, (
-          f'The default of {name} would change the runs of all protocols: make '
-          'it equal to `before`, and set the field in configs/protocols/ for '
-          'the protocols that need it.')
 
 
 def test_whoever_adds_an_argument_to_a_model_says_what_was_done_before():
+  arguments = functools.cache(
+      lambda task, model: set(_config(task, model)['model']))
   for path in RECORDS:
     record = json.loads(path.read_text(encoding='utf-8'))
     model = record['model']
-    now = set(_config(record['task'], model)['model'])
+    now = arguments(record['task'], model)
     added = now - set(record['config']['model']) - set(
         fields.ADDED_TO_MODELS.get(model, {}))
     assert not added, (
@@ -190,11 +185,10 @@ def test_whoever_adds_an_argument_to_a_model_says_what_was_done_before():
 
 
 def test_fields_are_declared_soundly():
-  for name, field in fields.FIELDS.items():
-    assert dataclasses.is_dataclass(field) and field.doc.endswith('.'), name
-    assert field.type in (int, float, bool, str, tuple), name
-    if field.choices and not field.required:
-      assert field.default in field.choices, name
+  fields.Config.model_validate(_config(model='transformer'))
+  for name, info in fields.FIELDS.items():
+    assert info.description.endswith('.'), name
+    assert not fields.choices(info) or info.default in fields.choices(info)
 
 
 @pytest.mark.parametrize('name, values', [

@@ -1,7 +1,6 @@
 """Compares trained models, loaded in Python or a shell, with their records."""
 
 import json
-import pathlib
 import re
 import shutil
 import subprocess
@@ -31,6 +30,7 @@ from tests.helpers import (
   small,
   tiny,
 )
+from tests.helpers.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures('quick_runs')
 
@@ -110,7 +110,7 @@ def test_the_int8_version_answers_as_layers_rounded_in_float64(
   assert (only - other) / len(split) == pytest.approx(
       exact.accuracies[0] - rounded.accuracies[0])
   assert pair.bytes[1] < pair.bytes[0] and min(pair.seconds) > 0
-  assert 'int8' in pair.text() and pair.row()['model'] == 'transformer'
+  assert 'transformer' in pair.text() and 'int8' in pair.text()
 
 
 def test_the_example_of_the_documents_runs(folder, mini_data, monkeypatch):
@@ -380,8 +380,8 @@ def _record(path, right, **changes):
 
   `right` holds which answers are correct; `changes` sets fields of `train`.
   """
-  record = json.loads((pathlib.Path(__file__).parent / 'board' / 'data'
-                       / 'result.json').read_text())
+  record = json.loads(
+      (ROOT / 'tests/board/data/result.json').read_text())
   record['test'] = scored.of(
       [[sum(right), 10 - sum(right)], [0, 0]], correct=bits.pack(right))
   record['config']['train'] |= changes
@@ -418,20 +418,14 @@ def test_a_field_that_was_added_later_is_no_difference(tmp_path):
     assert [line.split() for line in lines if 'optim.' in line] == shown
 
 
-WRONG = ([], {}, [[1]], {'a': 1}, [1])
-
-
-@pytest.mark.parametrize('change', [
-    *({'task': value} for value in WRONG),
-    *({f'model.{name}': value} for value in WRONG
-      for name in ('name', 'num_heads', 'qkv_width'))], ids=str)
-def test_a_config_that_somebody_has_edited_is_named(tmp_path, change):
+@pytest.mark.parametrize('value', [[], {}, [[1]], {'a': 1}, [1]], ids=str)
+@pytest.mark.parametrize('name', ['task', 'model.name', 'model.num_heads'])
+def test_a_config_that_somebody_has_edited_is_named(tmp_path, name, value):
   config = small.config('simpletron', 'listops_mini').to_dict()
-  for name, value in change.items():
-    section, _, field = name.rpartition('.')
-    (config[section] if section else config)[field] = value
+  section, _, field = name.rpartition('.')
+  (config[section] if section else config)[field] = value
   files.write_json(tmp_path / 'config.json', config)
-  with pytest.raises(UserError, match=f'config.{"|".join(change)}'):
+  with pytest.raises(UserError, match=f'config.{name}'):
     lra.load(tmp_path)
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.helpers.errors import FUNCTIONS
 from tools import benchmark
-from tools.errors import FUNCTIONS
 
 pytestmark = pytest.mark.full
 

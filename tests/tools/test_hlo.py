@@ -9,7 +9,8 @@ import pytest
 
 from lra import kernels
 from lra.kernels import tpu
-from tools import aot, benchmark, errors, hlo
+from tests.helpers import aot, errors
+from tools import benchmark, hlo
 
 PROGRAM = """
 HloModule m

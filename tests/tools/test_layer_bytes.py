@@ -2,7 +2,8 @@
 
 import pytest
 
-from tools import aot, layers
+from tests.helpers import aot
+from tools import layers
 
 # Lightning with every choice of heads, other models with every second choice.
 SOME = [(name, 'both', *heads) for i, name in enumerate(layers.MODELS)

@@ -6,8 +6,9 @@ import pytest
 
 from lra.core import machine
 from lra.core.errors import UserError
-from tools import benchmark, errors, onchip
-from tools.errors import Case
+from tests.helpers import errors
+from tests.helpers.errors import Case
+from tools import benchmark, onchip
 
 TINY = {
     'errors': [Case(9, 1, 8, 'float32', 'ragged')],

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from lra.core.errors import UserError
-from lra.share import measured
+from lra.share import quantised
 from tools import studies
 
 
@@ -32,21 +32,21 @@ def test_rounds_take_turns_and_count_the_seconds_of_each():
       time.sleep(seconds)
     return run
 
-  times = measured.interleaved([call('a', 0), call('b', 0.01)], 0, least=3)
+  times = quantised.interleaved([call('a', 0), call('b', 0.01)], 0, least=3)
   assert order == ['a', 'b'] * 4  # the first round warms up
   assert [len(one) for one in times] == [3, 3] and min(times[1]) >= 0.01
 
 
 def test_a_file_has_its_rows_and_their_origin(tmp_path):
   rows = [{'model': 'x', 'time (s)': 1.5}]
-  text = measured.write(tmp_path, 'int8', rows, 'studies int8 runs/x')
+  text = studies.write(tmp_path, 'int8', rows, 'studies int8 runs/x')
   found = json.loads((tmp_path / 'studies/int8.json').read_text())
   assert found == json.loads(text) and found['rows'] == rows
   assert found['command'] == 'python -m tools studies int8 runs/x'
   assert found['environment']['device'].startswith('cpu')
   (tmp_path / 'taken').write_text('')
   with pytest.raises(UserError, match='taken'):
-    measured.write(tmp_path / 'taken', 'int8', rows, '')
+    studies.write(tmp_path / 'taken', 'int8', rows, '')
 
 
 def test_arms_are_compared_within_a_round(monkeypatch):
@@ -63,7 +63,7 @@ def test_arms_are_compared_within_a_round(monkeypatch):
     return [[times[step], 2 * times[step]] for step in steps]
 
   monkeypatch.setattr(studies, 'drawn_step', drawn_step)
-  monkeypatch.setattr(studies.measured, 'interleaved', interleaved)
+  monkeypatch.setattr(studies.quantised, 'interleaved', interleaved)
   rows = studies.center(studies.ARMS, ['text_mini'], 2)
   assert [(row['arm'], row['seconds per step'], row['time / full'])
           for row in rows] == [
