@@ -20,6 +20,7 @@ from tests.helpers.paths import ROOT
 
 RUN = json.loads(
     (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
+BETTER = scored.of([[70, 30], [30, 70]])
 
 
 def run(seed=0, **changes):
@@ -76,7 +77,7 @@ publish.publish(result.validate(fields),
 
 def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
   """A process reads the records; two more publish before it writes the page."""
-  (tmp_path / 'run.json').write_text(json.dumps(RUN))
+  (tmp_path / 'run.json').write_text(json.dumps(RUN | {'state_size': 1}))
 
   def start(number):
     return subprocess.Popen(
@@ -101,21 +102,6 @@ def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
   assert place.page.read_text('utf-8') == (
       render.markdown(site.load(place))[place.page])
   assert all('Another process is writing the leaderboard' in x for x in told)
-
-
-def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd):
-  monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0.2)
-  place.results.mkdir()
-  with open(place.results / publish.LOCK, 'w') as held:
-    fcntl.flock(held, fcntl.LOCK_EX)
-    with pytest.raises(UserError, match=publish.LOCK):
-      publish.publish(run(), place)
-  assert 'waiting' in capfd.readouterr().err
-  # The record is written, and is on the next page.
-  assert place.path(run()).exists()
-  assert not place.page.exists() and not publish.done(run(), place)
-  publish.publish(run(), place)
-  assert '| transformer |' in text(place)
 
 
 # Publishes a run of each seed in a process of its own, which is killed at the
@@ -170,7 +156,25 @@ def test_a_kill_at_any_moment_is_mended_by_the_next_command(tmp_path, place):
   assert all(publish.done(run, place) for run in records)
 
 
+def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd):
+  monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0.2)
+  place.results.mkdir()
+  with open(place.results / publish.LOCK, 'w') as held:
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(UserError, match=publish.LOCK):
+      publish.publish(run(), place)
+  assert 'waiting' in capfd.readouterr().err
+  # The record is written, and is on the next page.
+  assert place.path(run()).exists()
+  assert not place.page.exists() and not publish.done(run(), place)
+  publish.publish(run(), place)
+  assert '| transformer |' in text(place)
+
+
 def test_an_empty_folder_becomes_a_leaderboard(place):
+  with pytest.raises(UserError, match='no records.*--results_dir'):
+    publish.regenerate(place)
+  assert not place.results.exists() and not place.page.exists()
   publish.check(place)
   publish.publish(run(), place)
   page = text(place)
@@ -178,13 +182,10 @@ def test_an_empty_folder_becomes_a_leaderboard(place):
   assert (place.results / 'runs' / run().record_path).exists()
   assert {p.name for p in place.results.iterdir()} == {
       'runs', 'figures', publish.LOCK}
-
-
-def test_a_folder_has_its_own_published_results_where_it_has_any(place):
-  place.results.mkdir()
+  # A folder may have published results of its own.
   (place.results / 'published.csv').write_text(
       ','.join(inputs.COLUMNS) + '\n')
-  publish.publish(run(), place)
+  publish.regenerate(place)
   assert not (place.details / 'published.md').exists()
 
 
@@ -197,18 +198,33 @@ def test_a_folder_has_its_own_published_results_where_it_has_any(place):
     (lambda p: (p.results.mkdir(),
                 (p.results / 'published.csv').write_text('a,b\n')),
      ['published.csv, line 1']),
-])
+    (lambda p: (p.page.parent / 'file').touch(), ['--page'])])
 def test_what_would_fail_afterwards_is_found_before(place, spoil, words):
   spoil(place)
+  if words == ['--page'] and not place.page.exists():
+    place = publish.Place(place.results, place.page.parent / 'file' / 'p.md')
   with pytest.raises(UserError) as error:
     publish.check(place)
   assert all(word in str(error.value) for word in words)
 
 
-def test_a_page_in_a_file_is_found_before(tmp_path):
-  (tmp_path / 'file').touch()
-  with pytest.raises(UserError, match='--page'):
-    publish.check(publish.Place(tmp_path / 'r', tmp_path / 'file' / 'p.md'))
+@pytest.mark.parametrize('name', [publish.LOCK, 'runs/text_mini', 'figures'])
+def test_what_belongs_to_another_is_found_before(place, monkeypatch, name):
+  publish.publish(run(), place)
+  spoilt = place.results / name
+  access, temporary = os.access, tempfile.TemporaryFile
+
+  def refused(dir):
+    if dir == spoilt:
+      raise PermissionError(13, 'Permission denied')
+    return temporary(dir=dir)
+
+  publish.check(place, ['text_mini'])
+  monkeypatch.setattr(
+      os, 'access', lambda path, mode: path != spoilt and access(path, mode))
+  monkeypatch.setattr(tempfile, 'TemporaryFile', refused)
+  with pytest.raises(UserError, match=f'Cannot write .*{name}'):
+    publish.check(place, ['text_mini'])
 
 
 def test_another_result_of_a_run_is_compared_and_replaced_on_request(
@@ -216,8 +232,7 @@ def test_another_result_of_a_run_is_compared_and_replaced_on_request(
   old = run(git_commit='a' * 40, steps_per_s=10.0)
   publish.publish(old, place)
   before = text(place)
-  test = scored.of([[70, 30], [30, 70]])
-  new = run(test=test, git_commit='b' * 40, git_dirty=True, steps_per_s=12.5,
+  new = run(test=BETTER, git_commit='b' * 40, git_dirty=True, steps_per_s=12.5,
             model_sha256='c' * 64)
   publish.publish(new, place)
   told = capfd.readouterr().err
@@ -237,43 +252,26 @@ def test_another_result_of_a_run_is_compared_and_replaced_on_request(
   assert len(list((place.results / 'runs').rglob('*.json'))) == 1
 
 
-def test_a_result_outside_the_recorded_interval_is_not_reproduced(
-    place, capfd):
-  publish.publish(run(), place)
-  publish.publish(run(test=scored.of([[75, 25], [25, 75]])), place)
-  assert 'NOT reproduce' in capfd.readouterr().err
-
-
-def test_results_that_cannot_be_compared_in_numbers_are_compared(place, capfd):
-  publish.publish(run(), place)
-  publish.publish(run(status='diverged', test=None, steps_per_s=None), place)
-  told = capfd.readouterr().err
-  assert 'diverged' in told and '--replace' in told
-
-
-def test_a_damaged_record_is_replaced_on_request_only(place, capfd):
+@pytest.mark.parametrize('changes, told', [
+    ({'test': scored.of([[75, 25], [25, 75]])}, 'NOT reproduce'),
+    ({'status': 'diverged', 'test': None, 'steps_per_s': None}, 'diverged'),
+    (None, 'damaged')])
+def test_what_differs_is_said_and_kept(place, capfd, changes, told):
   path = place.path(run())
-  path.parent.mkdir(parents=True)
-  path.write_text('{"torn')
+  if changes is None:
+    path.parent.mkdir(parents=True)
+    path.write_text('{"torn')
+  else:
+    publish.publish(run(**changes), place)
+  before = path.read_text()
   publish.publish(run(), place)
-  assert 'damaged' in capfd.readouterr().err
-  assert path.read_text() == '{"torn'
+  said = capfd.readouterr().err
+  assert told in said and '--replace' in said and path.read_text() == before
   publish.publish(run(), place, replace=True)
-  assert result.read(path) == run() and '| transformer |' in text(place)
-
-
-def test_what_a_run_changes_may_be_found_out_later(place):
-  """A record without the field `changes` equals one that has it."""
-  publish.publish(run(), place)
+  assert result.read(path) == run() and '| 65.0 |' in text(place)
+  # A record without the field `changes` equals one that has it.
   publish.publish(run(changes={'train.steps': 4000}), place)
-  assert 'settings changed' not in (
-      place.details / 'text_mini.md').read_text('utf-8')
-
-
-def test_a_folder_without_records_makes_no_page(place):
-  with pytest.raises(UserError, match='no records.*--results_dir'):
-    publish.regenerate(place)
-  assert not place.results.exists() and not place.page.exists()
+  assert result.read(path) == run()
 
 
 def test_what_a_killed_publisher_left_is_removed(place):
@@ -282,17 +280,18 @@ def test_what_a_killed_publisher_left_is_removed(place):
   for path in left:
     path.parent.mkdir(parents=True)
     path.touch()
-  publish.regenerate(place)
-  assert all(path.exists() for path in left)  # its writer may be alive
   os.utime(left[0], (0, 0))
   publish.regenerate(place)
+  # The writer of the second one may be alive.
   assert [path.exists() for path in left] == [False, True]
 
 
 def test_changed_settings_are_named_and_stand_apart(place):
+  changed = changed_run(**{'train.steps': 4000, 'model.window': 0.5})
+  publish.publish(changed.model_copy(update={'num_params': 9000}), place)
+  # Only runs of the protocol are in the overview.
+  assert '| transformer |' not in place.page.read_text('utf-8')
   publish.publish(run(), place)
-  publish.publish(changed_run(
-      **{'train.steps': 4000, 'model.window': 0.5}), place)
   page = (place.details / 'text_mini.md').read_text('utf-8')
   same, changed = page.split('## Protocol `simpletron`, settings changed\n')
   assert same.count('| transformer |') == 1 and 'changed' not in same
@@ -303,37 +302,21 @@ def test_changed_settings_are_named_and_stand_apart(place):
   (board,), _ = frame.load(place.runs, place.baselines)
   assert [key.changed for key in board.tables()] == [False, True]
   assert not any(board.rows.variant)
-
-
-def test_only_runs_of_the_protocol_are_in_the_overview(place):
-  publish.publish(changed_run(**{'train.steps': 4000}), place)
-  assert '| transformer |' not in place.page.read_text('utf-8')
-  assert '| train.steps 300 instead' in text(place)
-
-
-def test_a_changed_transformer_is_not_the_measure(place):
-  publish.publish(run(), place)
-  wide = changed_run(**{'train.steps': 9})
-  publish.publish(wide.model_copy(update={'num_params': 9000}), place)
+  # A changed Transformer sets no budget.
   assert '| 1 | **9,000** |' in text(place) and '| 9.00 |' in text(place)
   assert '| 1 | 1,000 |' in text(place)
 
 
 def test_the_page_says_what_ran_where_the_commit_does_not(place):
   digests = {'model_sha256': 'a' * 64, 'config_sha256': 'b' * 64}
-  publish.publish(run(git_commit='c' * 40, **digests), place)
-  assert '| cccccccc |' in text(place)
-  publish.publish(run(git_commit='c' * 40, git_dirty=True, **digests), place,
-                  replace=True)
-  assert ('| cccccccc (modified: model aaaaaaaa, config bbbbbbbb) |'
-          in text(place))
-  publish.publish(run(git_commit=None, git_dirty=None, **digests), place,
-                  replace=True)
-  assert '| model aaaaaaaa, config bbbbbbbb |' in text(place)
-
-
-def test_seeds_of_different_code_are_said_to_be(place):
-  publish.publish(run(model_sha256='a' * 64), place)
+  for fields, said in (
+      ({'git_commit': 'c' * 40}, 'cccccccc'),
+      ({'git_commit': 'c' * 40, 'git_dirty': True},
+       'cccccccc (modified: model aaaaaaaa, config bbbbbbbb)'),
+      ({'git_commit': None, 'git_dirty': None},
+       'model aaaaaaaa, config bbbbbbbb')):
+    publish.publish(run(**fields, **digests), place, replace=True)
+    assert f'| {said} |' in text(place)
   assert '**mixed versions**' not in text(place)
   publish.publish(run(seed=1, model_sha256='b' * 64), place)
   assert '**mixed versions**' in text(place)
@@ -374,19 +357,34 @@ def test_a_record_written_before_a_page_and_named_after_it_is_not_on_it(place):
   assert not publish.done(mine, place)
 
 
-def test_what_waits_for_one_page_is_not_on_another(place):
-  other = publish.Place(place.results, place.page.with_name('other.md'))
-  publish.publish(run(), other)
-  assert publish.done(run(), other) and not publish.done(run(), place)
-  publish.publish(run(), place)
-  assert publish.done(run(), place) and '| transformer |' in text(place)
+def test_what_a_kill_left_undone_is_known(place):
+  """`done` is true if the page is newer than the record, or the record differs.
+  """
+  mine, other = run(), run(steps_per_s=1.0)
+  elsewhere = publish.Place(place.results, place.page.with_name('other.md'))
+  publish.publish(mine, elsewhere)
+  assert publish.done(mine, elsewhere) and not publish.done(mine, place)
+  publish.publish(mine, place)
+  before = text(place)
+  assert publish.done(mine, place)
+  os.utime(place.page, (0, 0))
+  assert not publish.done(mine, place)
+  result.write(place.path(mine), other)
+  assert publish.done(mine, place)
+  assert not publish.done(mine, place, replace=True)
+  result.write(place.path(mine), mine)
+  place.page.unlink()
+  assert not publish.done(mine, place)
+  publish.publish(mine, place)
+  assert text(place) == before
+  place.path(mine).unlink()
+  assert not publish.done(mine, place)
 
 
 def test_figures_are_drawn_again_if_their_rows_changed(place, monkeypatch):
   drawn = []
-  draw = charts.dots
-  monkeypatch.setattr(charts, 'dots', lambda title, *arguments, **options: (
-      drawn.append(title.split(':')[0]) or draw(title, *arguments, **options)))
+  monkeypatch.setattr(charts, 'dots', lambda title, *_, **__: (
+      drawn.append(title.split(':')[0]) or b'<svg/>'))
   mqar = copy.deepcopy(RUN) | {
       'task': 'mqar', 'val': None, 'test': scored.of(
           [[int(i == j) for j in range(64)] for i in range(64)])}
@@ -422,15 +420,14 @@ def test_a_record_names_no_folder_of_its_user(place):
 
 
 def test_a_lock_leads_nowhere_else(place):
-  lock = publish.LOCK
-  victim = place.page.with_name('victim')
+  lock, victim = place.results / publish.LOCK, place.page.with_name('victim')
   place.results.mkdir()
   victim.write_text('precious')
-  (place.results / lock).hardlink_to(victim)
+  lock.hardlink_to(victim)
   publish.publish(run(), place)
-  (place.results / lock).unlink()
-  (place.results / lock).symlink_to(victim)
-  with pytest.raises(UserError, match=f'{lock} is a link'):
+  lock.unlink()
+  lock.symlink_to(victim)
+  with pytest.raises(UserError, match=f'{publish.LOCK} is a link'):
     publish.publish(run(seed=1), place)
   assert victim.read_text() == 'precious'
 
@@ -439,42 +436,6 @@ def test_a_lock_leads_nowhere_else(place):
 def test_who_may_write_in_the_folder_may_lock_it(place, mode):
   place.results.mkdir()
   place.results.chmod(mode)
-  publish.publish(run(), place)
-  assert (place.results / publish.LOCK).stat().st_mode & 0o777 == (
-      0o644 | mode & 0o022)
-
-
-@pytest.mark.parametrize('name', [publish.LOCK, 'runs/text_mini', 'figures'])
-def test_what_belongs_to_another_is_found_before(place, monkeypatch, name):
-  publish.publish(run(), place)
-  spoilt = place.results / name
-  access, temporary = os.access, tempfile.TemporaryFile
-
-  def refused(dir):
-    if dir == spoilt:
-      raise PermissionError(13, 'Permission denied')
-    return temporary(dir=dir)
-
-  publish.check(place, ['text_mini'])
-  monkeypatch.setattr(
-      os, 'access', lambda path, mode: path != spoilt and access(path, mode))
-  monkeypatch.setattr(tempfile, 'TemporaryFile', refused)
-  with pytest.raises(UserError, match=f'Cannot write .*{name}'):
-    publish.check(place, ['text_mini'])
-
-
-def test_what_a_kill_left_undone_is_known(place):
-  """`done` is true if the page is newer than the record, or the record differs.
-  """
-  mine, other = run(), run(steps_per_s=1.0)
-  assert not publish.done(mine, place)
-  publish.publish(mine, place)
-  assert publish.done(mine, place)
-  os.utime(place.page, (0, 0))
-  assert not publish.done(mine, place)
-  result.write(place.path(mine), other)
-  assert publish.done(mine, place)
-  assert not publish.done(mine, place, replace=True)
-  place.page.unlink()
-  place.path(mine).unlink()
-  assert not publish.done(mine, place)
+  with publish._locked(place):
+    assert (place.results / publish.LOCK).stat().st_mode & 0o777 == (
+        0o644 | mode & 0o022)
