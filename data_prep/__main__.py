@@ -76,8 +76,8 @@ def parser(program: str = _PROGRAM) -> argparse.ArgumentParser:
                       help='score trivial and linear methods, keep a record')
   parser.add_argument('--baselines_dir',
                       default=str(paths.results() / 'floors'),
-                      help='folder for records of --baselines; %(default)s by '
-                      'default')
+                      help='folder for records of --baselines; by default '
+                      'floors/ in the folder of results')
   # Earlier versions called baselines floors.
   parser.add_argument('--floors', dest='baselines', action='store_true',
                       default=argparse.SUPPRESS, help=argparse.SUPPRESS)

@@ -79,9 +79,8 @@ def _of_word(word):
 
 def _default(value):
   """A default as a cell."""
-  if isinstance(value, pathlib.Path | str) and str(value) == str(
-      paths.results()):
-    value = paths.results().relative_to(paths.ROOT)
+  if isinstance(value, pathlib.Path | str):
+    value = str(value).replace(f'{paths.ROOT}/', '')
   return f'`{value}`' if value or (value == 0 and value is not False) else '–'
 
 

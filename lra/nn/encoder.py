@@ -86,10 +86,13 @@ class Settings(nn.Module):
   gelu: str = 'tanh'
   tie_dropout: bool = False
 
-  def norm_maker(self, mask_BxL, train: bool) -> Callable:
-    return functools.partial(
-        norms.make, self.norm, self.dtype, mask_BxL=mask_BxL, train=train,
-        momentum=self.norm_momentum, rows=self.norm_rows, eps=self.norm_eps)
+
+def _norm_maker(settings: Settings, mask_BxL, train: bool) -> Callable:
+  # No method: Flax would capture what it returns as an intermediate value.
+  return functools.partial(
+      norms.make, settings.norm, settings.dtype, mask_BxL=mask_BxL, train=train,
+      momentum=settings.norm_momentum, rows=settings.norm_rows,
+      eps=settings.norm_eps)
 
 
 class Block(Settings, kw_only=True):
@@ -108,7 +111,7 @@ class Block(Settings, kw_only=True):
   def __call__(self, x_BxLxD, mask_BxL, train: bool, tokens_BxL, shared=None,
                values: tuple = ()):
     """Returns (x, values); values are () if the mixer shares none."""
-    norm = self.norm_maker(tokens_BxL, train)
+    norm = _norm_maker(self, tokens_BxL, train)
     x_BxLxD, y_BxLxD = self._before(norm, 'norm_mixer', x_BxLxD)
     mixer = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
@@ -208,7 +211,7 @@ class Encoder(Settings, kw_only=True):
                   else jnp.ones(inputs.shape[:2], bool))
     x_BxNxD, mask_BxN = self._with_positions(
         self._embed(inputs), mask_BxL, self._full(inputs))
-    norm = self.norm_maker(mask_BxN, train)
+    norm = _norm_maker(self, mask_BxN, train)
     if self.norm_embedding:
       x_BxNxD = norm('norm_embedding')(x_BxNxD)
     x_BxNxD = Dropout(self.dropout, tied=self.tie_dropout)(

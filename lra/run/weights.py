@@ -59,7 +59,7 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
     raise _damaged(path, getattr(e, 'strerror', None) or e) from e
   if not isinstance(about, dict) or not isinstance(about.get('step'), int):
     raise UserError(f'{path} was not written by `export`: give a folder that '
-                    '--export wrote.')
+                    '`export` wrote.')
   ours = dict(zip(names(like), jax.tree.leaves(like), strict=True))
   difference = checkpoint_io.difference(
       *({name: (tuple(x.shape), np.dtype(x.dtype).name)

@@ -207,7 +207,7 @@ def _foreign(path):
 
 @pytest.mark.parametrize('spoil, words', [
     (_flip, 'is damaged .its checksum is wrong'), (_cut, 'is damaged'),
-    (_foreign, 'was not written by --export'),
+    (_foreign, 'was not written by `export`'),
     (lambda path: path.write_bytes(b''), 'is damaged'),
     (lambda path: path.unlink() or path.mkdir(), 'is damaged')])
 def test_damaged_parameters_are_named(copy, spoil, words):
@@ -228,7 +228,7 @@ def test_parameters_of_another_config_are_named(copy):
 def test_a_model_of_another_library_is_named(tmp_path):
   files.write_json(tmp_path / 'config.json', {'model_type': 'bert'})
   _foreign(tmp_path / weights.NAME)
-  with pytest.raises(UserError, match='nor a folder that --export wrote'):
+  with pytest.raises(UserError, match='nor a folder that `export` wrote'):
     lra.load(tmp_path)
 
 

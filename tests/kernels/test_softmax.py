@@ -14,6 +14,7 @@ from tests.helpers import errors, reference
 from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import attend_dense, check, in_blocks, inputs, up_to
+from tools import errors as error_table
 
 FULL = pytest.mark.full
 NAMES = ('out', 'dq', 'dk', 'dv', 'dbias')
@@ -137,7 +138,7 @@ def test_bfloat16(kernel):
 
 def test_the_table_of_errors_has_softmax():
   case = errors.Case(20, 1, 8, mask='empty')
-  lines, good = errors.table([case], ['dense', 'chunked'])
+  lines, good = error_table.table([case], ['dense', 'chunked'])
   dense_line, chunked_line = lines[2:]
   assert good and '| softmax | 8 | float32 | plain | dense | ' in dense_line
   assert chunked_line.startswith('| softmax | 8 | float32 | plain | chunked | ')
