@@ -61,3 +61,11 @@ def settings(task: str) -> dict[str, dict]:
       shown = round(100 * value) if number == 'noise' else value
       found[f'{task}_{_LETTERS[number]}{shown}'] = {**baseline, number: value}
   return found
+
+
+def tokens(task: str, length: int) -> int:
+  """Returns the number of tokens of a sequence of a setting's `length`.
+
+  A recall task has one token less: the last of them is only an answer.
+  """
+  return length - (task in ('mad_recall', 'mad_noisy_recall'))

@@ -121,9 +121,7 @@ def _mad(task: str) -> list[Task]:
   """Returns a task of MAD in all its settings, the baseline first."""
   title, answers = _MAD[task]
   return [_probe(
-      # The last token of a recall task is only an answer.
-      name, setting['length'] - (task in ('mad_recall', 'mad_noisy_recall')),
-      setting['vocab'] + 1,
+      name, mad.tokens(task, setting['length']), setting['vocab'] + 1,
       setting['vocab'], title + name.removeprefix(task).replace('_', ' '),
       answers(setting), longer=(), compressed=task == 'mad_compression')
           for name, setting in mad.settings(task).items()]
