@@ -156,9 +156,9 @@ def page(o):
       ['git', 'ls-files', '-co', '--exclude-standard'], cwd=o.checkout)
   folder, found = o.scratch / 'copy', {}
   for name in listed.decode().splitlines():
-    if (o.checkout / name).is_file():
+    if (o.checkout / name).exists():  # a file, or a link to a folder
       (folder / name).parent.mkdir(parents=True, exist_ok=True)
-      shutil.copy2(o.checkout / name, folder / name)
+      shutil.copy2(o.checkout / name, folder / name, follow_symlinks=False)
   shown = [folder / 'leaderboard.md', *(folder / 'docs/leaderboard').iterdir()]
   for path in shown:
     path.unlink()
