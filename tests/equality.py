@@ -44,7 +44,7 @@ INTERNALS = {
     'train_batch': 'lra.data.batches:train_batch'}
 # Words of commands: in a new checkout, in an old one. Other words are in both.
 WORDS = {'board': ('board', 'leaderboard'), 'sweep': ('runs', 'sweep'),
-         'studies': ('runs --page', 'studies'), 'suite': ('runs', 'suite'),
+         'studies': ('board --studies', 'studies'), 'suite': ('runs', 'suite'),
          'check': ('board --check', 'check_record')}
 # One thread, and quick to compile. From 0.11 on, JAX refuses the last flag.
 FLAGS = ('--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0'

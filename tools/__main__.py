@@ -19,7 +19,7 @@ import importlib
 import sys
 
 from lra.cli import command
-from lra.core import machine
+from lra.core import machine, streams
 from lra.core.errors import UserError
 
 NAMES = ('step', 'tables', 'layers', 'launches', 'collectives', 'studies',
@@ -40,4 +40,5 @@ def main() -> int:
 
 
 if __name__ == '__main__':
+  streams.keep()
   command.run(main)

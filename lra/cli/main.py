@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
     word = 'board'
   elif word.startswith('-') or not word:
     word, rest = 'train', argv
-    if _ASKS_HELP & {*argv} or not argv:
+    if _ASKS_HELP & {*argv}:
       print(summary())
       return 0
   if word == 'train':
