@@ -183,7 +183,7 @@ def columns(inputs, tiles):
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-  """What kernels of linear and lightning attention do with a block.
+  """Steps of the kernels of linear and lightning attention on a block.
 
   `ins` and `outs` are the references of a kernel, see `call`. q, k and v, and
   their gradients, are `which` 0, 1 and 2. If `packed`, a block holds whole rows

@@ -1,4 +1,4 @@
-"""What is checked before JAX connects the processes of --distributed.
+"""Checks made before JAX connects the processes of --distributed.
 
 If JAX cannot connect, or loses a process later, it writes a C++ stack and
 aborts. So C++'s stderr is held back, and the abort becomes one sentence.

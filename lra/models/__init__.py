@@ -40,7 +40,7 @@ GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'dropout',
 
 
 class About(NamedTuple):
-  """What the lists of models say of one; `lra.board.catalogue` reads its text.
+  """Facts about a model, for lists; `lra.board.catalogue` reads them as text.
 
   A model's file sets `ABOUT`. Of models that share a file, a class may have an
   `ABOUT` of its own.

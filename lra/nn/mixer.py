@@ -25,7 +25,7 @@ from lra.schema import fields
 
 @dataclasses.dataclass(frozen=True)
 class MixerTraits:
-  """What the encoder, its blocks and objectives must know about a mixer.
+  """Properties of a mixer that the encoder, blocks and objectives need.
 
   Attributes:
     causal: a token sees only itself and earlier ones.

@@ -1,4 +1,4 @@
-"""What a run starts from: another run, a BERT, and their vocabulary.
+"""Sources of a run: another run or a BERT, and their vocabulary.
 
 Only runs with `config.init_from`, `config.pretrain` or a tokenizer need this.
 """
