@@ -10,7 +10,6 @@ import dataclasses
 import math
 import types
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -53,19 +52,9 @@ def supported(shape, dtype):
                               f'{tiles.heads} heads and {tiles.lanes} lanes')
 
 
-def cores():
-  """Returns the cores that share parallel grid axes: 2 on a v4 and a v5p."""
-  if not dispatch.target_is_local() or jax.default_backend() != 'tpu':
-    return 1
-  return getattr(jax.devices()[0], 'num_cores', 1) or 1
-
-
 @dataclasses.dataclass(frozen=True)
 class Tiling:
   """Division of operands [B, L, H * Dh] into blocks of heads and tokens (rows).
-
-  The cores of one chip compute `parts` runs of blocks in parallel: 1, or 2 if
-  there is one example and one group of heads.
   """
   batch: int
   length: int
@@ -73,7 +62,6 @@ class Tiling:
   width: int
   heads: int
   rows: int
-  parts: int = 1
 
   @property
   def lanes(self):
@@ -88,22 +76,8 @@ class Tiling:
     return -(-self.length // self.rows)
 
   @property
-  def steps(self):
-    """The number of blocks in a part; the last part may have fewer."""
-    return -(-self.blocks // self.parts)
-
-  @property
   def ragged(self):
     return self.length % self.rows != 0
-
-  def block(self, part, step):
-    """Returns the block of a part at a step; it may not exist."""
-    return part * self.steps + step
-
-  def half(self, part, step, *rest):
-    """Returns (b, g, n) of an existing block for a grid (parts, steps, ...)."""
-    del rest
-    return 0, 0, jnp.minimum(self.block(part, step), self.blocks - 1)
 
   # Block specs of arrays. `where` maps a point of the grid to (b, g, n): the
   # example, the group of heads, the block of rows.
@@ -135,9 +109,7 @@ def tiling(shape, dtype, wide=False):
   batch, length, num_heads, width = shape
   heads = num_heads if wide else _heads_per_block(num_heads, width)
   rows = block_rows(length, heads * width, dtype)
-  alone = batch * num_heads == heads and rows < length
-  parts = min(2, cores()) if alone else 1
-  return Tiling(batch, length, num_heads, width, heads, rows, parts)
+  return Tiling(batch, length, num_heads, width, heads, rows)
 
 
 def block_rows(length, lanes, dtype):
@@ -233,27 +205,20 @@ class Steps:
       ref[...] = jnp.zeros_like(ref) if first is None else first[0]
 
 
-def added(*args):
-  """Returns (S, z): sums of parts S and z, plus a pair of earlier sums."""
-  *parts, before = args
-  sums = (None if x is None else x.sum(0, keepdims=True) for x in parts)
-  return tuple(x if first is None else x + first
-               for x, first in zip(sums, before, strict=True))
-
-
-def bias_sums(inputs, tiles, where, entries):
-  """Returns (spec, shape or None) of `entries` sums for the bias's gradient."""
+def bias_sums(inputs, tiles, where):
+  """Returns (spec, shape or None) of sums for the bias's gradient."""
   x = None
   if inputs.bias is not None:
     columns = inputs.shape[2] * inputs.shape[3]
-    x = dispatch.like(inputs.arrays[0], (entries, 3, columns), jnp.float32)
+    x = dispatch.like(
+        inputs.arrays[0], (inputs.shape[0], 3, columns), jnp.float32)
   return tiles.bias(where), x
 
 
 def gradients(inputs, outs, dstate):
   """Returns `inputs.gradients` of the results of `call`.
 
-  `outs['bias']` is float32 [entries, 3, H * Dh], to be summed, or None.
+  `outs['bias']` is float32 [B, 3, H * Dh], to be summed, or None.
   """
   b, length, h, d = inputs.shape
   bias = outs['bias']
@@ -307,7 +272,7 @@ def products(dtype):
 
 
 def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
-         transcendentals=0, aliases=()):
+         transcendentals=0):
   """Runs a kernel; returns name -> array or None, for every output.
 
   Args:
@@ -320,7 +285,6 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
     scratch: shapes of float32 scratch memory.
     interpret: None to compile, else the interpreter's parameters.
     flops, transcendentals: cost of the kernel, for XLA's scheduler.
-    aliases: (input, output) pairs of names that share memory.
   """
   def body(in_refs, out_refs, *scratch_refs):
     kernel(named(in_refs), named(out_refs), *scratch_refs)
@@ -335,15 +299,11 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
   def values(pairs):
     return {name: x for name, (_, x) in pairs.items()}
 
-  def leaf(pairs, name):
-    return sorted(n for n, (_, x) in pairs.items() if x is not None).index(name)
-
   arrays = [(s, x) for s, x in (*ins.values(), *outs.values()) if x is not None]
   return pl.pallas_call(
       body, grid=grid, in_specs=[present(ins)], out_specs=present(outs),
       out_shape=values(outs),
       scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
-      input_output_aliases={leaf(ins, i): leaf(outs, o) for i, o in aliases},
       compiler_params=pltpu.CompilerParams(
           dimension_semantics=semantics,
           vmem_limit_bytes=_vmem(arrays, scratch)),
@@ -384,7 +344,7 @@ def check_memory(tiles, dtype, *, scratch=(), state=False, states=1):
   square = tiles.width, tiles.width
   moved = TENSORS * padded((tiles.rows, tiles.lanes), itemsize)
   moved += tiles.heads * padded(square, itemsize)
-  if state or tiles.parts > 1:
+  if state:
     moved += 2 * tiles.heads * padded(square, 4)
   values = 3 * tiles.heads if itemsize == 4 else 2
   kept = (states * tiles.heads + values) * padded(square, 4)

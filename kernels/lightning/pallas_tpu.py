@@ -6,9 +6,7 @@ backward kernel walks from the last block to the first. Within a block it
 recomputes the states forward, then walks backward over the chunks.
 
 If q, k and v are packed, a block holds rows of all three, and so do the blocks
-of their gradients. If there is one sequence and one group of heads, a chip with
-two cores computes half of the blocks on each, after a kernel that computes the
-state between the halves.
+of their gradients.
 """
 
 import dataclasses
@@ -38,51 +36,40 @@ def supported(shape, dtype, state=False):
 def forward(inputs, options, save):
   """Saves the states before blocks, [B, blocks, H, Dh, Dh]."""
   inputs, steps = _plan(inputs, options)
-  tiles, dtype = steps.tiles, steps.dtype
+  tiles, dtype, where = steps.tiles, steps.dtype, steps.forth
   like = functools.partial(dispatch.like, inputs.arrays[0])
   b, length, h, d = inputs.shape
-  state = inputs.state
-  if tiles.parts > 1:
-    middle = _forward(steps, inputs, state,
-                      {'state': like((1, h, d, d), jnp.float32)}, 1)
-    state = _joined(state, middle['state'])
-  entries = b * tiles.parts
-  final = like((entries, h, d, d), jnp.float32)
-  outs = {'o': like((b, length, h * d), dtype),
-          'state': final if options.return_state else None,
-          'saved': like((b, tiles.blocks, h, d, d), dtype) if save else None}
-  outs = _forward(steps, inputs, state, outs, entries)
-  final = outs['state']
-  if final is not None:
-    final = final[entries - b :]
-  return (outs['o'].reshape(inputs.shape), final), outs['saved']
+  outs = {'o': (tiles.tile(where), like((b, length, h * d), dtype)),
+          'state': (tiles.state(where), like((b, h, d, d), jnp.float32)
+                    if options.return_state else None),
+          'saved': steps.saved(where, like((b, tiles.blocks, h, d, d), dtype)
+                               if save else None)}
+  outs = _call(steps, _forward_kernel, inputs, where,
+               {'state': (tiles.state(where), inputs.state)}, outs, products=4)
+  return (outs['o'].reshape(inputs.shape), outs['state']), outs['saved']
 
 
 def backward(inputs, saved, cotangents, options):
   do, dfinal = cotangents
   given, (inputs, steps) = inputs, _plan(inputs, options)
-  tiles = steps.tiles
+  tiles, where = steps.tiles, steps.back
   like = functools.partial(dispatch.like, inputs.arrays[0])
   b, length, h, d = inputs.shape
-  if tiles.parts > 1:
-    second = dataclasses.replace(steps, part=1)
-    middle = {'dstate': (None, like((1, h, d, d), jnp.float32))}
-    middle = _backward(second, inputs, None, do, dfinal, middle, 1)
-    dfinal = _joined(middle['dstate'], dfinal)
-  entries = b * tiles.parts
   if steps.packed:
-    outs = {'dq dk dv': (tiles.row(steps.back),
+    outs = {'dq dk dv': (tiles.row(where),
                          like((b, length, 3 * h * d), steps.dtype))}
   else:
-    outs = {n: (tiles.tile(steps.back), like((b, length, h * d), steps.dtype))
+    outs = {n: (tiles.tile(where), like((b, length, h * d), steps.dtype))
             for n in ('dq', 'dk', 'dv')}
-  outs['bias'] = tpu.bias_sums(inputs, tiles, lambda i, g, n: (i, g, n),
-                               entries)
-  dstate = like((entries, h, d, d), jnp.float32)
-  outs['dstate'] = None, None if inputs.state is None else dstate
-  outs = _backward(steps, inputs, saved, do, dfinal, outs, entries)
-  dstate = outs['dstate']
-  return tpu.gradients(given, outs, dstate if dstate is None else dstate[:b])
+  outs['bias'] = tpu.bias_sums(inputs, tiles, where)
+  outs['dstate'] = tiles.state(where), None if inputs.state is None else like(
+      (b, h, d, d), jnp.float32)
+  ins = {'do': (tiles.tile(where), tpu.flat(do)),
+         'saved': steps.saved(where, saved),
+         'dstate': (tiles.state(where), dfinal)}
+  outs = _call(steps, _backward_kernel, inputs, where, ins, outs, products=10,
+               states=steps.count)
+  return tpu.gradients(given, outs, outs['dstate'])
 
 
 def _plan(inputs, options):
@@ -96,39 +83,16 @@ def _plan(inputs, options):
   return inputs, _Steps(tiles, options, inputs.dtype, wide)
 
 
-def _joined(first, second):
-  """Joins the states of two parts, [1, H, Dh, Dh] or None for zeros."""
-  there = first if second is None else second
-  states = (jnp.zeros_like(there) if x is None else x for x in (first, second))
-  return jnp.concatenate(list(states))
-
-
 @dataclasses.dataclass(frozen=True)
 class _Steps(tpu.Steps):
-  """The walk over the chunks of a block.
+  """The walk over the chunks of a block."""
 
-  The first axis of a grid counts sequences, or parts of one from `part` on.
-  """
-  part: int = 0
-
-  def block(self, i, n):
-    if self.tiles.parts == 1:
-      return n
-    return (i + self.part) * self.tiles.steps + n
-
-  def if_there(self, block):
-    """Returns a decorator that runs a function only if `block` exists."""
-    if self.tiles.parts == 1:
-      return lambda function: function()
-    return pl.when(block < self.tiles.blocks)
-
-  def forth(self, i, g, n):
+  def forth(self, b, g, n):
     """Returns the block (b, g, n) of a grid step; blocks go first to last."""
-    block = jnp.minimum(self.block(i, n), self.tiles.blocks - 1)
-    return (i if self.tiles.parts == 1 else 0), g, block
+    return b, g, n
 
-  def back(self, i, g, n):
-    return self.forth(i, g, self.tiles.steps - 1 - n)
+  def back(self, b, g, n):
+    return b, g, self.tiles.blocks - 1 - n
 
   @property
   def chunk(self):
@@ -141,10 +105,6 @@ class _Steps(tpu.Steps):
   @property
   def decay(self):
     return self.tiles.heads, self.chunk, self.chunk
-
-  def entry(self, x):
-    """Returns (BlockSpec, x) for states x, [entries, H, Dh, Dh]."""
-    return self.tiles.state(lambda i, g, n: (i, g, n)), x
 
   def saved(self, where, x):
     """Returns (BlockSpec, x) for x, [B, blocks, H, Dh, Dh]."""
@@ -202,24 +162,22 @@ class _Steps(tpu.Steps):
     self.write(outs, which, head, tpu.keep(valid, grad), rows)
 
 
-def _call(steps, kernel, inputs, where, names, ins, outs, *, entries, products,
-          states=0):
+def _call(steps, kernel, inputs, where, ins, outs, *, products, states=0):
   """Calls `tpu.call` with scratch memory for decays and states.
 
-  `names` are the needed ones of q, k and v. The grid has `entries` sequences,
-  or parts of one. `products` is the number of matmuls per chunk, `states` the
-  number of states in scratch memory besides the running one.
+  `products` is the number of matmuls per chunk, `states` the number of states
+  in scratch memory besides the running one.
   """
   t = steps.tiles
   # Slopes are read as scalars, with two axes, so that vmap can add a third.
-  ins = {**steps.operands(inputs, where, **dict.fromkeys(names, where)),
+  ins = {**steps.operands(inputs, where, **dict.fromkeys('qkv', where)),
          'slopes': (pl.BlockSpec(memory_space=pltpu.SMEM), inputs.slopes[None]),
          'mask': (t.tokens(where), tpu.mask_rows(inputs.mask)), **ins}
   state = t.heads, t.width, t.width
   tokens = t.batch * t.length * t.num_heads * t.width
   return tpu.call(
       functools.partial(kernel, steps=steps), ins, outs,
-      grid=(entries, t.groups, t.steps),
+      grid=(t.batch, t.groups, t.blocks),
       semantics=('parallel', 'parallel', 'arbitrary'),
       scratch=[steps.decay, state] + [(states, *state)] * bool(states),
       interpret=steps.options.interpret,
@@ -227,19 +185,8 @@ def _call(steps, kernel, inputs, where, names, ins, outs, *, entries, products,
       transcendentals=products * tokens * (steps.options.activation == 'silu'))
 
 
-def _forward(steps, inputs, state, outs, entries):
-  where, o = steps.forth, outs.get('o')
-  names = 'kv' if o is None else 'qkv'
-  outs = {'o': (steps.tiles.tile(where), o),
-          'state': steps.entry(outs['state']),
-          'saved': steps.saved(where, outs.get('saved'))}
-  return _call(steps, _forward_kernel, inputs, where, names,
-               {'state': steps.entry(state)}, outs, entries=entries, products=4)
-
-
 def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
   n, dtype = pl.program_id(2), steps.dtype
-  block = steps.block(pl.program_id(0), n)
   nn, nt, tn = tpu.products(dtype)
   slopes = steps.slopes(ins)
 
@@ -248,25 +195,21 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
     steps.fill_decay(slopes, decay_scr)
     steps.start([state_scr], [ins.state])
 
-  @steps.if_there(block)
-  def _():
-    if outs.saved is not None:
-      outs.saved[0, 0] = state_scr[...].astype(dtype)
+  if outs.saved is not None:
+    outs.saved[0, 0] = state_scr[...].astype(dtype)
 
-    @pl.loop(0, steps.count)
-    def _(c):
-      rows, valid, length = steps.rows(ins, block, c)
-      for h in steps.heads():
-        start, end, left = steps.decays(slopes[h], length)
-        k, v = steps.load(ins, 'kv', rows, valid, h)
-        state = state_scr[h]
-        if outs.o is not None:
-          (q,) = steps.load(ins, 'q', rows, None, h)
-          scores = (nt(q, k) * decay_scr[h]).astype(dtype)
-          o = nn(scores, v) + nn(q, state.astype(dtype)) * start
-          o = tpu.keep(valid, o).astype(dtype)
-          outs.o[0, rows, steps.lane(h)] = o
-        state_scr[h] = state * left + tn((k * end).astype(dtype), v)
+  @pl.loop(0, steps.count)
+  def _(c):
+    rows, valid, length = steps.rows(ins, n, c)
+    for h in steps.heads():
+      start, end, left = steps.decays(slopes[h], length)
+      k, v = steps.load(ins, 'kv', rows, valid, h)
+      state = state_scr[h]
+      (q,) = steps.load(ins, 'q', rows, None, h)
+      scores = (nt(q, k) * decay_scr[h]).astype(dtype)
+      o = nn(scores, v) + nn(q, state.astype(dtype)) * start
+      outs.o[0, rows, steps.lane(h)] = tpu.keep(valid, o).astype(dtype)
+      state_scr[h] = state * left + tn((k * end).astype(dtype), v)
 
   if outs.state is not None:
     @pl.when(n == pl.num_programs(2) - 1)
@@ -274,19 +217,9 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
       outs.state[0] = state_scr[...]
 
 
-def _backward(steps, inputs, saved, do, dfinal, outs, entries):
-  where = steps.back
-  ins = {'do': (steps.tiles.tile(where), tpu.flat(do)),
-         'saved': steps.saved(where, saved), 'dstate': steps.entry(dfinal)}
-  outs = {**outs, 'dstate': steps.entry(outs['dstate'][1])}
-  return _call(steps, _backward_kernel, inputs, where,
-               'q' if saved is None else 'qkv', ins, outs, entries=entries,
-               products=10, states=steps.count)
-
-
 def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
   n, dtype = pl.program_id(2), steps.dtype
-  block = steps.block(pl.program_id(0), pl.num_programs(2) - 1 - n)
+  block = steps.tiles.blocks - 1 - n
   nn, nt, tn = tpu.products(dtype)
   slopes = steps.slopes(ins)
 
@@ -294,47 +227,40 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
   def _():
     steps.fill_decay(slopes, decay_scr)
     steps.start([dstate_scr], [ins.dstate])
-    if getattr(outs, 'bias', None) is not None:
+    if outs.bias is not None:
       outs.bias[...] = jnp.zeros_like(outs.bias)
 
-  def states():
-    """Computes the state before every chunk of the block."""
-    states_scr[0] = ins.saved[0, 0].astype(jnp.float32)
+  # The state before every chunk of the block.
+  states_scr[0] = ins.saved[0, 0].astype(jnp.float32)
 
-    @pl.loop(0, steps.count - 1)
-    def _(c):
-      rows, valid, length = steps.rows(ins, block, c)
-      for h in steps.heads():
-        _, end, left = steps.decays(slopes[h], length)
-        k, v = steps.load(ins, 'kv', rows, valid, h)
-        kv = tn((k * end).astype(dtype), v)
-        states_scr[c + 1, h] = states_scr[c, h] * left + kv
+  @pl.loop(0, steps.count - 1)
+  def _(c):
+    rows, valid, length = steps.rows(ins, block, c)
+    for h in steps.heads():
+      _, end, left = steps.decays(slopes[h], length)
+      k, v = steps.load(ins, 'kv', rows, valid, h)
+      kv = tn((k * end).astype(dtype), v)
+      states_scr[c + 1, h] = states_scr[c, h] * left + kv
 
-  @steps.if_there(block)
-  def _():
-    if ins.saved is not None:
-      states()
-
-    @pl.loop(0, steps.count)
-    def _(i):
-      c = steps.count - 1 - i
-      rows, valid, length = steps.rows(ins, block, c)
-      for h in steps.heads():
-        start, end, left = steps.decays(slopes[h], length)
-        (q,) = steps.load(ins, 'q', rows, valid, h)
-        do = tpu.keep(valid, ins.do[0, rows, steps.lane(h)])
-        dstate = dstate_scr[h]
-        if ins.saved is not None:
-          k, v = steps.load(ins, 'kv', rows, valid, h)
-          state, carried = states_scr[c, h].astype(dtype), dstate.astype(dtype)
-          scores = (nt(q, k) * decay_scr[h]).astype(dtype)
-          dscores = (nt(do, v) * decay_scr[h]).astype(dtype)
-          grads = (nn(dscores, k) + nt(do, state) * start,
-                   tn(dscores, q) + nt(v, carried) * end,
-                   tn(scores, do) + nn(k, carried) * end)
-          for which, grad in enumerate(grads):
-            steps.store(ins, outs, which, rows, valid, h, grad)
-        dstate_scr[h] = dstate * left + tn((q * start).astype(dtype), do)
+  @pl.loop(0, steps.count)
+  def _(i):
+    c = steps.count - 1 - i
+    rows, valid, length = steps.rows(ins, block, c)
+    for h in steps.heads():
+      start, end, left = steps.decays(slopes[h], length)
+      (q,) = steps.load(ins, 'q', rows, valid, h)
+      do = tpu.keep(valid, ins.do[0, rows, steps.lane(h)])
+      dstate = dstate_scr[h]
+      k, v = steps.load(ins, 'kv', rows, valid, h)
+      state, carried = states_scr[c, h].astype(dtype), dstate.astype(dtype)
+      scores = (nt(q, k) * decay_scr[h]).astype(dtype)
+      dscores = (nt(do, v) * decay_scr[h]).astype(dtype)
+      grads = (nn(dscores, k) + nt(do, state) * start,
+               tn(dscores, q) + nt(v, carried) * end,
+               tn(scores, do) + nn(k, carried) * end)
+      for which, grad in enumerate(grads):
+        steps.store(ins, outs, which, rows, valid, h, grad)
+      dstate_scr[h] = dstate * left + tn((q * start).astype(dtype), do)
 
   if outs.dstate is not None:
     @pl.when(n == pl.num_programs(2) - 1)

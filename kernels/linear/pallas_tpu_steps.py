@@ -108,7 +108,7 @@ class Steps(tpu.Steps):
 def plan(inputs, options):
   tiles = tpu.tiling(inputs.shape, inputs.dtype)
   packed = inputs.packed and not tpu.by_columns(inputs, tiles)
-  return Steps(tiles, options, inputs.dtype, packed and tiles.parts == 1)
+  return Steps(tiles, options, inputs.dtype, packed)
 
 
 def pair(state, options):
@@ -134,5 +134,4 @@ def call(steps, kernel, ins, outs, *, grid, semantics, products):
       semantics=semantics,
       scratch=[(t.heads, t.width, t.width), (t.heads, 1, t.width)],
       interpret=steps.options.interpret, flops=2 * products * tokens * t.width,
-      transcendentals=products * tokens * (steps.options.feature_map == 'elu1'),
-      aliases=[('grads', 'dq dk dv')] if 'grads' in ins else [])
+      transcendentals=products * tokens * (steps.options.feature_map == 'elu1'))

@@ -1,10 +1,8 @@
-"""Simulates TPU kernels with packed operands, states, SiLU, biases, two cores.
+"""Simulates TPU kernels with packed operands, states, SiLU, biases.
 
 Results are compared with float64. In the simulator unwritten memory is NaN, the
 grid runs in random order, and a data race fails.
 """
-
-import dataclasses
 
 import numpy as np
 import pytest
@@ -28,15 +26,8 @@ CALLS = [
   Call('lightning', 'silu', 2, 300, 3, 48),
   Call('lightning', 'identity', 2, 300, 4, 64, seed=1),
   Call('lightning', 'silu', 1, 5, 1, 1),
-]
-# One sequence, one group of heads; even, odd and ragged numbers of blocks.
-ALONE = [
   Call('linear', 'elu1', 1, 384, 2, 64),
-  Call('linear', 'elu1', 1, 300, 1, 48, 'bfloat16'),
-  Call('simpletron', '', 1, 512, 1, 128, seed=1),
   Call('lightning', 'silu', 1, 500, 2, 64),
-  Call('lightning', 'identity', 1, 300, 1, 32, seed=1),
-  Call('lightning', 'silu', 1, 300, 2, 64, 'bfloat16'),
 ]
 APART = [
   Call('linear', 'elu1', 2, 150, 4, 64, 'bfloat16'),
@@ -46,10 +37,9 @@ APART = [
 ]
 
 
-def _run(call, apart=False, cores=1):
+def _run(call, apart=False):
   with errors.simulated('pallas_tpu', call.seed):
     simulator = dispatch.interpret_params()
-  simulator = dataclasses.replace(simulator, num_cores_or_threads=cores)
   got = packed.run(call, 'pallas_tpu', simulator, apart)
   no_races()
   return got
@@ -59,22 +49,6 @@ def _run(call, apart=False, cores=1):
 def test_packed_against_float64(call, monkeypatch):
   monkeypatch.setattr(tpu, 'MAX_ROWS', 128)
   packed.check(call, _run(call))
-
-
-@pytest.mark.parametrize('call', ALONE, ids=str)
-def test_two_cores_against_float64(call, monkeypatch):
-  """Two cores give the float64 results; each uses only its own memory."""
-  grids, run = [], tpu.call
-
-  def record(*args, grid, **kwargs):
-    grids.append(grid)
-    return run(*args, grid=grid, **kwargs)
-
-  monkeypatch.setattr(tpu, 'MAX_ROWS', 128)
-  monkeypatch.setattr(tpu, 'cores', lambda: 2)
-  monkeypatch.setattr(tpu, 'call', record)
-  packed.check(call, _run(call, cores=2))
-  assert len(grids) == 4 and {2} == {grid[0] for grid in grids} - {1}
 
 
 @pytest.mark.parametrize('call', APART, ids=str)
