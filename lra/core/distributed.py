@@ -33,9 +33,6 @@ def begin(coordinator: str | None = None, processes: int | None = None,
 
   Without the coordinator (host:port of process 0), the number of processes and
   that of this process, JAX takes them from Slurm, Open MPI, the TPU pod or GKE.
-
-  Raises:
-    UserError: the processes cannot meet.
   """
   known = None not in (coordinator, processes, process)
   if coordinator:
@@ -117,11 +114,7 @@ def barrier() -> None:
 
 
 def broadcast_from_leader(make: Callable[[], Any]) -> Any:
-  """Calls `make` in the leader and returns its plain JSON value in all.
-
-  Raises:
-    UserError: `make` raises it in the leader; every process raises it.
-  """
+  """Calls `make` in the leader and returns its plain JSON value in all."""
   if not is_multiprocess():
     return make()
   said = {}
@@ -140,9 +133,6 @@ def run_or_fail_together(make: Callable[[], Any]) -> Any:
   """Calls `make` in each process, the leader first; returns its value.
 
   The other processes begin once the leader's call has ended.
-
-  Raises:
-    UserError: `make` raises it in this process or in another.
   """
   if not is_multiprocess():
     return make()

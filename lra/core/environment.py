@@ -23,11 +23,7 @@ _XLA = 'from jaxlib import xla_client; xla_client.make_cpu_client()'
 
 
 def check_limits() -> None:
-  """Raises the limit of open files if it is too low for a run.
-
-  Raises:
-    UserError: the limit cannot be raised so far.
-  """
+  """Raises the limit of open files if it is too low for a run."""
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   if not 0 <= soft < _FILES:
     return

@@ -25,11 +25,7 @@ MAX_LINES = 2**30
 
 
 def expanded(path: pathlib.Path) -> pathlib.Path:
-  """Returns a path with its `~` or `~user` replaced.
-
-  Raises:
-    UserError: there is no such user, or the user has no home folder.
-  """
+  """Returns a path with its `~` or `~user` replaced."""
   try:
     return path.expanduser()
   except RuntimeError as e:
@@ -44,9 +40,6 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
   All bytes reach temporary files beside their targets before the first rename.
   Missing parent directories are made. A link stays: its target is written. The
   new files have the time of modification `mtime_ns`, by default the present.
-
-  Raises:
-    UserError: a file cannot be written, or is a folder or a device.
   """
   staged = []
   with signals.unbroken():
@@ -73,11 +66,7 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
 
 
 def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
-  """Writes a new folder with the files {name: bytes}, or nothing.
-
-  Raises:
-    UserError: the folder exists or cannot be written.
-  """
+  """Writes a new folder with the files {name: bytes}, or nothing."""
   temporary = _temporary(folder)
   with signals.unbroken():
     try:
@@ -171,10 +160,6 @@ def _check_regular(about, path):
 
 def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):
   """Returns the JSON of a file of at most `most` bytes; None if there is none.
-
-  Raises:
-    UserError: the file cannot be read, has more bytes, or is not JSON. NaN,
-      Infinity and an object with one key twice are not JSON.
   """
   try:
     return json.loads(

@@ -28,11 +28,7 @@ state = {'code': None, 'met': False, 'stderr': 2}
 
 
 def check(coordinator: str, processes: int | None, process: int | None) -> None:
-  """Checks address, numbers and, in process 0, the port; None is unknown.
-
-  Raises:
-    UserError: one of them is wrong; the message names its flag.
-  """
+  """Checks address, numbers and, in process 0, the port; None is unknown."""
   found = re.fullmatch(r'(\[[\w:.%]+\]|[^\s:/\[\]]+):([0-9]{1,5})', coordinator)
   if not found or not 1 <= int(found[2]) <= 65535:
     raise UserError(

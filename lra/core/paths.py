@@ -42,11 +42,7 @@ def extra(name: str) -> str:
 
 
 def need(library: str, what: str, extra_name: str = 'hub') -> types.ModuleType:
-  """Imports a library of an extra ('' if none has it) that `what` needs.
-
-  Raises:
-    UserError: it is not installed.
-  """
+  """Imports a library of an extra ('' if none has it) that `what` needs."""
   if importlib.util.find_spec(library.partition('.')[0]) is None:
     raise UserError(
         f'{what} needs {library}, which is not installed: '
@@ -125,9 +121,6 @@ def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
 
   This program locks, maps and replaces files, which a bucket cannot do. A URL
   would become a folder named `gs:`. `name` is the flag or field of the path.
-
-  Raises:
-    UserError: the path is a URL.
   """
   text = os.fspath(path)
   if _URL.match(text):
@@ -139,11 +132,7 @@ def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
 
 
 def data_dir(given: str | os.PathLike | None = None) -> str | os.PathLike:
-  """Returns the data folder: as given, or $TFDS_DATA_DIR, or TFDS's default.
-
-  Raises:
-    UserError: the folder is a URL.
-  """
+  """Returns the data folder: as given, or $TFDS_DATA_DIR, or TFDS's default."""
   if given:
     return local(given, 'data_dir')
   return local(os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets',

@@ -65,11 +65,7 @@ def made(init_source: str) -> bool:
 
 
 def settings(folder: pathlib.Path) -> dict:
-  """Returns the config.json of a model of Hugging Face; {} if it is no such.
-
-  Raises:
-    UserError: it is a model other than a BERT, or config.json is damaged.
-  """
+  """Returns the config.json of a model of Hugging Face; {} if it is no such."""
   path = folder / 'config.json'
   values = files.read_json(path)
   if not isinstance(values, dict) or 'model_type' not in values:
@@ -88,11 +84,7 @@ def settings(folder: pathlib.Path) -> dict:
 
 
 def fingerprint(folder: pathlib.Path) -> str:
-  """Returns `bert-` and the hash of the file of weights.
-
-  Raises:
-    UserError: there is no such file.
-  """
+  """Returns `bert-` and the hash of the file of weights."""
   path = _weights(folder)
   about = os.stat(path)
   return _PREFIX + _digest(path, about.st_size, about.st_mtime_ns)
@@ -116,9 +108,6 @@ def check(config, folder: pathlib.Path) -> None:
   """Checks that the encoder of a config is that of a BERT.
 
   The mixer may be any. The pooling and the classifier may differ too.
-
-  Raises:
-    UserError: it is not; the message has the flags that make it so.
   """
   theirs, ours = settings(folder), identity.flatten(config.to_dict())
   wanted = _FIXED | {'encoder.gelu': _GELU[theirs['hidden_act']]}
@@ -138,9 +127,6 @@ def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
   Names are those of BertModel, without `bert.` at the start. The norms of older
   files have `gamma` and `beta`, which become `weight` and `bias`.
-
-  Raises:
-    UserError: the file of weights cannot be read, or a library is missing.
   """
   path, heads = _weights(folder), settings(folder)['num_attention_heads']
   found = {}

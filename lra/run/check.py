@@ -55,11 +55,7 @@ def missing(values: dict) -> str:
 
 
 def check(config: ConfigDict) -> None:
-  """Checks every field of a config, and fields that depend on each other.
-
-  Raises:
-    UserError: a field is not valid; the message names it and its limits.
-  """
+  """Checks every field of a config, and fields that depend on each other."""
   values = plain(config)
   if name := missing(values):
     raise UserError(
@@ -84,12 +80,7 @@ def check(config: ConfigDict) -> None:
 
 
 def check_arguments(mixer: type, model: str, values: dict) -> None:
-  """Checks the `values` of `config.model` against the class of a mixer.
-
-  Raises:
-    UserError: the mixer lacks `dtype`, or an argument is unknown or not in its
-      range.
-  """
+  """Checks the `values` of `config.model` against the class of a mixer."""
   declared = arguments(mixer)
   if 'dtype' not in declared.model_fields:
     raise UserError(

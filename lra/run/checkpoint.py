@@ -37,9 +37,6 @@ class Checkpoints:
   Args:
     folder: the parent folder of both.
     read_only: if true, nothing is changed, since a run may be writing.
-
-  Raises:
-    UserError: one of the paths is not a folder.
   """
 
   def __init__(self, folder: pathlib.Path, *, read_only: bool = False):
@@ -143,10 +140,6 @@ class Checkpoints:
       like: a state of the same shapes, dtypes and shardings.
       like_best: arrays like those given to `save_best`; None to skip them.
       only: the step to restore; None for the newest.
-
-    Raises:
-      UserError: no checkpoint can be read, or one is of an earlier version or
-        of another config.
     """
     damaged = []
     for step in reversed(_steps(self._last)):
@@ -170,11 +163,7 @@ class Checkpoints:
     return None
 
   def restore_best(self, step: int, like: Any) -> Any:
-    """Returns the parameters that `save_best` saved at `step`.
-
-    Raises:
-      UserError: the parameters are damaged.
-    """
+    """Returns the parameters that `save_best` saved at `step`."""
     try:
       return self._read_best(step, like)
     except Damaged as e:

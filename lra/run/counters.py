@@ -36,11 +36,7 @@ class RunCounters:
 
   @classmethod
   def of(cls, fields: dict, where: pathlib.Path) -> 'RunCounters':
-    """Makes the counters from the fields of a checkpoint in `where`.
-
-    Raises:
-      UserError: a field is unknown or missing.
-    """
+    """Makes the counters from the fields of a checkpoint in `where`."""
     names = {f.name for f in dataclasses.fields(cls)}
     if fields.keys() | _LATER != names:
       raise UserError(
@@ -86,11 +82,7 @@ class RunCounters:
     return config.train.select == 'best' and self.best_val is not None
 
   def chosen(self, program: Program, state, checkpoints: Checkpoints) -> dict:
-    """Returns the parameters to score on test: best on validation, or last.
-
-    Raises:
-      UserError: the best parameters are damaged.
-    """
+    """Returns the parameters to score on test: best on validation, or last."""
     if self.scores_best(program.config):
       return checkpoints.restore_best(
           self.best_step, scored_of(program.state_shape))

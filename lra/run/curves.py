@@ -42,9 +42,6 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
       `val` or `test`), `loss` and, for a classifier, `accuracy` (a fraction).
     out_png: the file to write.
     baselines: name -> accuracy (a fraction), drawn as dashed lines.
-
-  Raises:
-    UserError: the metrics cannot be read, or the figure cannot be written.
   """
   points = read(pathlib.Path(metrics_jsonl_path))
   with style():
@@ -93,9 +90,6 @@ def read(path: pathlib.Path) -> dict:
   """Returns the log points of a run: {(split, step): object}.
 
   A last line cut short by a kill is left out. The last point of a step counts.
-
-  Raises:
-    UserError: the file cannot be read, or a line before the last is invalid.
   """
   try:
     lines = files.read(path, files.MAX_LINES).decode(
@@ -140,11 +134,7 @@ class Curve:
 
 
 def read_run(path: pathlib.Path) -> Curve:
-  """Reads the config and curve of a run, finished or not, or of a record.
-
-  Raises:
-    UserError: the path is neither, or has no validation accuracy.
-  """
+  """Reads the config and curve of a run, finished or not, or of a record."""
   if path.is_file():
     run = result.read(path)
     accuracy = getattr(run.val, 'accuracy', None)
@@ -189,10 +179,6 @@ def plot_runs(paths: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
   share a line. The line is their mean, at the steps that all of them have. A
   band reaches from the least to the largest. Records do not hold the curve:
   each is a diamond at the step of its tested parameters.
-
-  Raises:
-    UserError: a path is no run or record, or given twice, or the figure cannot
-      be written.
   """
   out = pathlib.Path(out)
   form = out.suffix[1:].lower()

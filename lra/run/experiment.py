@@ -114,22 +114,14 @@ class Experiment:
 
   @property
   def vocabulary(self) -> wordpiece.Vocabulary | None:
-    """The word pieces of its texts; None for bytes.
-
-    Raises:
-      UserError: the vocabulary is not named, is missing or has changed.
-    """
+    """The word pieces of its texts; None for bytes."""
     if not self.config.encoder.vocab_size:
       return None
     return sources.vocabulary(self.config, self.folder)
 
   def data(self, data_dir: str | os.PathLike | None = None
            ) -> prepared.Prepared:
-    """Loads the data set, by default from the config's folder.
-
-    Raises:
-      UserError: see `vocabulary` and `prepared.load`.
-    """
+    """Loads the data set, by default from the config's folder."""
     words = self.vocabulary  # an error here is known before data are prepared
     data = prepared.load(
         self.task.name, data_dir or self.config.data_dir or None)
@@ -152,9 +144,6 @@ def resolve(config: ConfigDict, *, made_by: str = '',
   Args:
     config: a whole config, with or without references; it is copied.
     made_by, folder: see `Experiment`; by default `identity.run_folder`.
-
-  Raises:
-    UserError: the config cannot be run; the message names the field.
   """
   check.check(config)
   task = tasks.get(config.task)
@@ -234,9 +223,6 @@ def protocol_changes(config: dict, made_by: str) -> dict[str, Any]:
   A protocol sets the fields that every model has: steps, learning rate, sizes,
   length, pooling, head. The other arguments of a mixer count as changed if they
   differ from its config file, `made_by`.
-
-  Raises:
-    UserError: the protocol does not exist, or does not have the task.
   """
   said = base.settings(config['task'], config['protocol'])
   return identity.changes(config, {**_own(made_by), **said})

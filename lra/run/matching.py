@@ -30,9 +30,6 @@ def first(patterns: tuple[str, ...], names: tuple[str, ...], field: str
 
   It is None for a name that no pattern matches. `field` is the field of the
   config that has the patterns, for the error.
-
-  Raises:
-    UserError: the patterns take more than `SECONDS`.
   """
   done = subprocess.run(
       (sys.executable, '-I', '-S', '-c', _COMMAND), text=True,

@@ -33,9 +33,6 @@ ONE_DEVICE = {name: 1 for name in AXES}
 
 def make(sizes, devices=None):
   """Makes the mesh of `config.mesh`: axis -> devices along it, -1 for the rest.
-
-  Raises:
-    UserError: the axes do not use all devices (by default, all of JAX).
   """
   devices = jax.devices() if devices is None else devices
   shape = [sizes[name] for name in AXES]
@@ -53,11 +50,7 @@ def make(sizes, devices=None):
 
 
 def check(experiment: Experiment, shape: Mapping[str, int]) -> None:
-  """Checks that batches and sequences can be split over a mesh's shape.
-
-  Raises:
-    UserError: a field does not fit the mesh; the message names it.
-  """
+  """Checks that batches and sequences can be split over a mesh's shape."""
   config, share = experiment.config, shape[DATA] * shape[FSDP]
   for name in ('microbatch_size', 'eval_batch_size'):
     if config.train[name] % share:  # 0 means a size chosen later

@@ -217,10 +217,6 @@ def labels(params, groups):
   """Returns a tree like `params` with the index of each parameter's group.
 
   The first group whose regular expression matches the whole name counts.
-
-  Raises:
-    UserError: a parameter is in no group, a group has no parameter, all
-      parameters are frozen, or an expression takes too long.
   """
   names = tuple(named(params))
   numbers = matching.first(tuple(pattern for pattern, _ in groups), names,

@@ -14,11 +14,7 @@ STEP = 'update'  # name of an update in a trace; its number is `step_num`
 
 
 def steps(text: str, total: int) -> range:
-  """Parses `20:30` to the updates 20 to 30 of `total`; the first is 1.
-
-  Raises:
-    UserError: the text is not of that form, or the run has no such updates.
-  """
+  """Parses `20:30` to the updates 20 to 30 of `total`; the first is 1."""
   found = re.fullmatch(r'(\d{1,18}):(\d{1,18})', text, re.ASCII)
   first, last = map(int, found.groups()) if found else (0, 0)
   if not 1 <= first <= last <= total:

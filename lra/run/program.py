@@ -64,11 +64,7 @@ class Program:
 
   @functools.cached_property
   def state_shape(self) -> step.TrainState:
-    """Shapes, dtypes and shardings of a state.
-
-    Raises:
-      UserError: the state does not fit into memory.
-    """
+    """Shapes, dtypes and shardings of a state."""
     shapes = jax.eval_shape(self._init, 0)
     sizes_lib.check_state(shapes, sizes(shapes.params),
                           self.config.encoder.width, self.mesh)
@@ -264,10 +260,6 @@ def make(experiment: Experiment, devices=None, dtype: str | None = None,
 
   It also fixes JAX's settings for the rest of the process. `dtype` replaces
   that of the experiment; for `before` see `sizes.wanted`.
-
-  Raises:
-    UserError: the experiment cannot run on these devices; the message names
-      the field.
   """
   jax_settings.fix()
   config, dtype = experiment.config, dtype or experiment.dtype

@@ -36,9 +36,6 @@ def of_run(program: Program, shared: ProcessCache,
     program: the program of the run.
     shared: what the runs of this process share.
     recorded: whether a run of this process will be published.
-
-  Raises:
-    UserError: the name of the model or protocol is not valid in a record.
   """
   experiment = program.experiment
   name = experiment.config.model.name

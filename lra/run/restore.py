@@ -37,9 +37,6 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
 
   Returns:
     (program, its `params` and `constants`, their step).
-
-  Raises:
-    UserError: the folder cannot be read, or was saved by another config.
   """
   run_folder, kind, step = place(folder)
   try:

@@ -54,9 +54,6 @@ def _check_links(folder):
 
 def environment(folder: pathlib.Path) -> dict:
   """Returns env.json, which describes a run's machine and data; {} if missing.
-
-  Raises:
-    UserError: the file is damaged.
   """
   path = folder / 'env.json'
   value = read_json(path)
@@ -78,10 +75,6 @@ class RunDirectory:
     folder: the directory.
     config: the whole config, as plain values.
     writes: False in processes that do not lead; these write nothing.
-
-  Raises:
-    UserError: the directory cannot be written, belongs to another config, is
-      in use by another process, or is not visible here.
   """
 
   def __init__(self, folder: pathlib.Path, config: dict, *,
@@ -181,11 +174,7 @@ class RunDirectory:
       writer.write(fields)
 
   def log_to(self, names: Sequence[str]) -> None:
-    """Adds writers, by name, with all earlier points; call after `rewind`.
-
-    Raises:
-      UserError: one of the writers cannot start.
-    """
+    """Adds writers, by name, with all earlier points; call after `rewind`."""
     if names and self._writes:
       points = [json.loads(line) for line in self._lines() if line]
       self._writers = writers.make(names, self.folder, self._config, points)
@@ -230,11 +219,7 @@ class RunDirectory:
     return text.split('\n')
 
   def write_result(self, fields: dict) -> Result:
-    """Writes result.json, unless a finished one exists; returns the result.
-
-    Raises:
-      UserError: the fields are not a valid result.
-    """
+    """Writes result.json, unless a finished one exists; returns the result."""
     made = result.validate(fields)
     if self._writes:
       before = self.result()

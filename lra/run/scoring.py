@@ -190,9 +190,6 @@ def at_length(made: Program, length: int) -> Program:
   Parameters must have the same shapes at both lengths. The model is the one
   that the config describes at that length: positions go on, and factors that
   depend on the length are those of the new one.
-
-  Raises:
-    UserError: shapes of parameters depend on the length; names one of them.
   """
   if length <= made.objective.seq_len:
     return made

@@ -43,9 +43,6 @@ def wanted(config, mesh, before: dict | None = None) -> Sizes:
   """Returns the sizes to try first.
 
   On the same kind of device a run keeps the sizes in `before`, its env.json.
-
-  Raises:
-    UserError: no size divides among the devices of the mesh.
   """
   train, share, kept = config.train, devices(mesh), before or {}
   if kept.get('device') != machine.device_name():

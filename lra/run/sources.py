@@ -60,9 +60,6 @@ def fingerprint(folder: pathlib.Path) -> str:
   It is the hash of the run's config, and the checkpoint if the path names one;
   or the hash of the BERT's weights. Runs with different seeds have one hash, so
   the runs that start from them share a row of the leaderboard.
-
-  Raises:
-    UserError: it is neither, or the run is not finished and no step is named.
   """
   if not folder.exists():
     raise UserError(f'config.init_from: {folder} does not exist: restore the '
@@ -120,11 +117,7 @@ def tokenizer(config) -> pathlib.Path | None:
 
 
 def check_tokenizer(config) -> str:
-  """Returns the value of `config.tokenizer_source`; '' for bytes.
-
-  Raises:
-    UserError: the vocabulary cannot be read or does not fit the encoder.
-  """
+  """Returns the value of `config.tokenizer_source`; '' for bytes."""
   named = tokenizer(config)
   if not named:
     return ''
@@ -144,10 +137,6 @@ def vocabulary(config, folder: pathlib.Path) -> wordpiece.Vocabulary:
   """Returns the vocabulary of a run whose encoder has `vocab_size`.
 
   The copy in the run directory counts: a run may outlive the original.
-
-  Raises:
-    UserError: the config names no vocabulary, or its files are missing or have
-      changed.
   """
   if not config.tokenizer_source:
     raise UserError(

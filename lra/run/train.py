@@ -44,10 +44,6 @@ def train(experiment: Experiment, max_minutes: float | None = None,
 
   Returns:
     The result, which is in the run directory too.
-
-  Raises:
-    UserError: the data, the directory or its checkpoint is not valid, or the
-      experiment cannot be run here.
   """
   t = experiment.config.train
   with StopRequest(max_minutes) as own, contextlib.closing(Trainer(

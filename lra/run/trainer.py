@@ -47,9 +47,6 @@ class Trainer:
       and the evaluation step; once `compile` has been called.
     shared: what the runs of this process share.
     heard: in a multi-process run, the stops that all processes know of.
-
-  Raises:
-    UserError: the run cannot be opened; a new directory is removed again.
   """
 
   @signals.at_once()
@@ -120,12 +117,7 @@ class Trainer:
 
   @signals.at_once()
   def restore(self) -> TrainState:
-    """Returns the state of the newest checkpoint, or a fresh one.
-
-    Raises:
-      UserError: no checkpoint can be read, the data has changed, or the updates
-        to trace are made already.
-    """
+    """Returns the state of the newest checkpoint, or a fresh one."""
     restored = self.checkpoints.restore_last(
         self.program.state_shape, scored_of(self.program.state_shape))
     if restored is None:

@@ -92,13 +92,7 @@ class WarmStart:
 
 
 def read(config, program: Program) -> WarmStart:
-  """Reads the source of a run with `init_from` and decides about each array.
-
-  Raises:
-    UserError: the source cannot be read or is of another config than
-      `init_source`; a rule leaves an array out, names one that the source
-      lacks or that has another shape, or matches nothing.
-  """
+  """Reads the source of a run with `init_from` and decides about each array."""
   if not (config.init_from or config.pretrain.objective):
     raise UserError(
         f'config.init_source={config.init_source} does not say where the '
@@ -136,9 +130,6 @@ def choose(rules, ours: dict, theirs: dict,
     ours: name -> array or shape of the new model.
     theirs: name -> array of the source.
     folder: the source.
-
-  Raises:
-    UserError: see `read`.
   """
   numbers = matching.first(
       tuple(rule[0] for rule in rules), tuple(ours), 'config.init_rules')

@@ -27,11 +27,7 @@ def names(tree: Any) -> list[str]:
 
 
 def save(scored: Any, step: int) -> bytes:
-  """Returns the content of a file with a tree of arrays of a step.
-
-  Raises:
-    UserError: the library safetensors is not installed.
-  """
+  """Returns the content of a file with a tree of arrays of a step."""
   safetensors = paths.need('safetensors.numpy', NAME)
   arrays = map(np.asarray, jax.tree.leaves(scored))
   # The library writes several metadata in any order.
@@ -44,10 +40,6 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
   """Returns the arrays of a file as a tree, and their step.
 
   `like` is a tree of the expected shapes, dtypes and shardings.
-
-  Raises:
-    UserError: the file is damaged, is of another program or has other arrays,
-      or the library safetensors is not installed.
   """
   safetensors = paths.need('safetensors', NAME)
   try:

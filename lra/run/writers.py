@@ -268,11 +268,7 @@ def check(names: Sequence[str]) -> None:
 
 def make(names: Sequence[str], folder: pathlib.Path, config: dict,
          points: Sequence[Point]) -> list:
-  """Makes the writers of these names, with the earlier points.
-
-  Raises:
-    UserError: as in `check`; or a writer cannot start.
-  """
+  """Makes the writers of these names, with the earlier points."""
   check(names)
   made = []
   try:

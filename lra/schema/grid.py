@@ -24,11 +24,7 @@ _MANY_RUNS = 200
 
 
 def words(line: str) -> list[str]:
-  """Splits a line at whitespace.
-
-  Raises:
-    UserError: a bracket or a quote has no partner.
-  """
+  """Splits a line at whitespace."""
   return [word for word in _parts(line, ' \t\n\f\v') if word is not None]
 
 
@@ -61,11 +57,7 @@ def count(changes: list[str]) -> int:
 
 
 def check_count(runs: int, what: str) -> str:
-  """Returns a message if the configs of so many runs take long, else ''.
-
-  Raises:
-    UserError: they are too many; the message names `what` as their source.
-  """
+  """Returns a message if the configs of so many runs take long, else ''."""
   if runs > MOST_RUNS:
     raise UserError(
         f'{runs:,} runs ({what}) are too many: a command makes at most '
@@ -83,9 +75,6 @@ def values(change: str) -> list[str]:
   """Splits `field=[a,b]` into `field=a` and `field=b`.
 
   A change without brackets is returned as it is.
-
-  Raises:
-    UserError: a value is empty, or a bracket or a quote has no partner.
   """
   name, _, value = change.partition('=')
   if not (value.startswith('[') and value.endswith(']')):

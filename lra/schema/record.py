@@ -117,9 +117,6 @@ def read_record(path: pathlib.Path, parse: Callable[[object], R],
     path: the file.
     parse: makes a record of its content, or raises a ValidationError.
     kind: kind of record, for the error.
-
-  Raises:
-    InvalidRecord: the file is not such a record; names the file and the field.
   """
   try:
     return parse(files.read_json(path, MAX_BYTES))

@@ -256,12 +256,7 @@ def check_name(field: str, value: str) -> None:
 
 
 def validate(fields: dict) -> Result:
-  """Returns a new result made of its fields.
-
-  Raises:
-    UserError: a field is missing, of the wrong type or out of range, or two
-      of them contradict each other; names the field.
-  """
+  """Returns a new result made of its fields."""
   try:
     return _result(fields)
   except pydantic.ValidationError as error:
@@ -290,9 +285,6 @@ def classified(path: pathlib.Path) -> Result:
 
   Args:
     path: a run directory, or a record.
-
-  Raises:
-    UserError: there is no result, or it is invalid or has no test accuracy.
   """
   path = path / 'result.json' if path.is_dir() else path
   if not path.exists():

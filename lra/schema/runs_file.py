@@ -175,11 +175,7 @@ class File(Entry):
 
 
 def path_of(name: str) -> pathlib.Path:
-  """Returns the path of a file: `mini` is that of configs/runs/mini.toml.
-
-  Raises:
-    UserError: there is no file of this name.
-  """
+  """Returns the path of a file: `mini` is that of configs/runs/mini.toml."""
   if not name.isidentifier() or pathlib.Path(name).is_file():
     return pathlib.Path(paths.found(paths.local(name)))
   path = paths.found(FOLDER / f'{name}{SUFFIX}')
@@ -194,11 +190,7 @@ def names() -> list[str]:
 
 
 def read(path: pathlib.Path) -> File:
-  """Reads a file of runs.
-
-  Raises:
-    UserError: it cannot be read, or a field is missing, unknown or wrong.
-  """
+  """Reads a file of runs."""
   try:
     text = files.read(path, _MAX_BYTES).decode('utf-8-sig')
     made = File.model_validate(tomllib.loads(text))
@@ -242,11 +234,7 @@ def _where(place):
 
 
 def _whole(file, entry, number):
-  """Returns an entry with the fields of the file that it lacks.
-
-  Raises:
-    UserError: it has no runs, or it is no arm of the file's study.
-  """
+  """Returns an entry with the fields of the file that it lacks."""
   where = _where(['runs', number])
   try:
     made = Entry.model_validate({
