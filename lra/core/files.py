@@ -98,20 +98,18 @@ def write_json(path: pathlib.Path, value) -> None:
 
 
 def opened(path: str | os.PathLike) -> BinaryIO:
-  """Opens a regular file for reading.
-
-  Raises:
-    OSError: the file does not exist, may not be read, or is not regular.
-  """
-  _check_regular(os.stat(path), path)  # before opening, which may block
-  return _opened(path, 'rb', os.O_RDONLY)
+  """Opens a regular file for reading; OSError for a pipe or a device."""
+  about = os.stat(path)  # before opening, which may block
+  if stat.S_ISDIR(about.st_mode):
+    raise IsADirectoryError(
+        errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+  if not stat.S_ISREG(about.st_mode):
+    raise OSError(errno.EINVAL, 'it is not a regular file', os.fspath(path))
+  return open(path, 'rb')
 
 
 def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
-  """Returns the content of a regular file of at most `most` bytes.
-
-  Raises:
-    OSError: `opened` raises it, or the file has more bytes.
+  """Returns the content of a regular file; OSError if it exceeds `most` bytes.
   """
   with opened(path) as f:
     size = os.fstat(f.fileno()).st_size
@@ -127,35 +125,15 @@ def lock_file(path: pathlib.Path, mode: int = 0o666) -> BinaryIO:
 
   It follows no link and empties no file: in somebody else's folder a link may
   lead to any file.
-
-  Raises:
-    OSError: the file cannot be opened, or is not regular.
   """
   try:
-    return _opened(path, 'r+b', os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
   except OSError as error:
     if error.errno == errno.ELOOP:
       raise OSError(errno.EINVAL, f'{path.name} is a link',
                     os.fspath(path)) from error
     raise
-
-
-def _opened(path, form, flags, mode=0o666):
-  number = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
-  try:
-    _check_regular(os.fstat(number), path)
-    return os.fdopen(number, form, -1 if form == 'rb' else 0)
-  except BaseException:
-    os.close(number)
-    raise
-
-
-def _check_regular(about, path):
-  if stat.S_ISDIR(about.st_mode):
-    raise IsADirectoryError(
-        errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-  if not stat.S_ISREG(about.st_mode):
-    raise OSError(errno.EINVAL, 'it is not a regular file', os.fspath(path))
+  return os.fdopen(number, 'r+b', 0)
 
 
 def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):

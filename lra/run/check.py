@@ -151,8 +151,6 @@ def _sentence(error, declared, prefix):
   for part in info.metadata:
     if pattern := getattr(part, 'pattern', ''):
       words = f' of {pattern.strip("^+$")}'
-  if error['type'] == 'value_error':
-    words += f', and it is {fields.in_float32(value)} in float32'
   return (f'{name}={_shown(value)} is not possible: it must be '
           f'{_KINDS[info.annotation]}{words}.')
 

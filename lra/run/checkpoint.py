@@ -1,6 +1,6 @@
 """Saves and restores the checkpoints of a run.
 
-Only this file and `checkpoint_io.py` import orbax. `checkpoints/last` holds the
+`checkpoints/last` holds the
 whole state and the run's counters (JSON). `checkpoints/best` holds the
 parameters to be scored. Orbax writes to a temporary folder and renames it, so a
 kill leaves the previous checkpoint. Orbax has no checksums of its own for
@@ -42,10 +42,6 @@ class Checkpoints:
   def __init__(self, folder: pathlib.Path, *, read_only: bool = False):
     self.folder = folder.resolve()
     self._read_only = read_only
-    for path in (self.folder, self.folder / 'last', self.folder / 'best'):
-      if path.exists() and not path.is_dir():
-        raise UserError(
-            f'{path} is not a folder: move it away, then repeat the command.')
     self._last = self._manager('last', keep=2)
     self._best = self._manager('best', keep=None)
     self._best_sums = {}  # step -> checksum of the best parameters
@@ -85,7 +81,6 @@ class Checkpoints:
     """
     # `progress` may name the best parameters, so they must be on disk first.
     self._best.wait_until_finished()
-    self._check_exists()
     if step in self._last.all_steps():
       self._renew(step, progress)
     else:
@@ -111,7 +106,7 @@ class Checkpoints:
     try:
       _, (of_state, _) = self._metadata(step)
     except Damaged as e:
-      raise self._fallback_error(e) from e
+      raise self._error([e], others=True) from e
     path = self.folder / 'last' / str(step) / 'memory' / 'metadata'
     memory = json.dumps(self._metadata_of(progress, of_state))
     distributed.run_or_fail_together(
@@ -121,7 +116,6 @@ class Checkpoints:
     """Saves parameters for evaluation; replaces stale ones of this step."""
     # When processes wait for each other, Orbax has one name for both folders.
     self._last.wait_until_finished()
-    self._check_exists()
     if step in self._best.all_steps():
       self._best.delete(step)
     self._best_sums[step] = checkpoint_io.checksum(params)
@@ -159,7 +153,7 @@ class Checkpoints:
         self._fall_back_to(step, damaged)
       return state, progress
     if damaged:
-      raise self._unreadable_error(damaged)
+      raise self._error(damaged)
     return None
 
   def restore_best(self, step: int, like: Any) -> Any:
@@ -167,29 +161,21 @@ class Checkpoints:
     try:
       return self._read_best(step, like)
     except Damaged as e:
-      if self._read_only or e.differs:
-        raise self._unreadable_error([e]) from e
-      raise self._fallback_error(e) from e
+      raise self._error([e], others=not self._read_only) from e
 
-  def _fallback_error(self, damaged):
-    return UserError(
-        f'{damaged}: the same command resumes from the previous checkpoint.')
-
-  def _unreadable_error(self, damaged):
-    """Returns the error for a folder without any valid checkpoint."""
-    other = next((e for e in damaged if e.differs), None)
-    if other:
-      elsewhere = '' if self._read_only else ', or choose another --workdir'
-      if 'float64' in other.differs:
+  def _error(self, damaged, others=False):
+    """Returns the error for damaged checkpoints; `others` may be valid."""
+    elsewhere = '' if self._read_only else ', or choose another --workdir'
+    for e in damaged:
+      if e.differs:
         return UserError(
-            f'{other.path} was trained with JAX_ENABLE_X64=1, which is no '
-            f'longer supported ({other.differs}): delete the run directory to '
-            f'train it again{elsewhere}.')
-      return UserError(
-          f'{other.path} is not of this config: {other.differs}. Undo the '
-          'changes made since, in config.json or in the code of the model'
-          f'{elsewhere}.')
+            f'{e.path} is not of this config: {e.differs}. Undo the changes '
+            'made since, in config.json or in the code of the model'
+            f'{elsewhere}.')
     what = '; '.join(map(str, damaged))
+    if others:
+      return UserError(
+          f'{what}: the same command resumes from the previous checkpoint.')
     if self._read_only:
       return UserError(
           f'{what}: restore it from a copy, or give another of the checkpoints '
@@ -207,12 +193,6 @@ class Checkpoints:
     self.wait()
     self._best.close()
     self._last.close()
-
-  def _check_exists(self):
-    if is_leader() and not (self.folder / 'last').exists():
-      raise UserError(
-          f'{self.folder} was removed while it was in use: repeat the command '
-          'to start this run again.')
 
   def _metadata(self, step):
     """Returns (progress, checksums) of a state."""

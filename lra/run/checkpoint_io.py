@@ -10,7 +10,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -41,13 +41,7 @@ class Damaged(Exception):
 
 def read_json(path: pathlib.Path) -> tuple[Any, str]:
   """Returns (the JSON of a folder, '') or (None, the reason)."""
-  try:
-    _check_files(path)
-    with _reader(ocp.JsonCheckpointHandler()) as reader:
-      return reader.restore(path, args=ocp.args.JsonRestore()), ''
-  except Exception as e:
-    _check_is_damage(path, e)
-    return None, type(e).__name__
+  return _read(path, path, ocp.JsonCheckpointHandler(), ocp.args.JsonRestore())
 
 
 def read(path: pathlib.Path, like: Any, expected: str | None,
@@ -62,29 +56,32 @@ def read(path: pathlib.Path, like: Any, expected: str | None,
 
   Raises:
     Damaged: the arrays are not the saved ones.
-    UserError: a process cannot access the files, which may be undamaged.
   """
-  why, tree = '', None
-
-  def read_ours():
-    nonlocal why, tree
-    try:
-      _check_files(path)
-      with _reader(ocp.StandardCheckpointHandler()) as reader:
-        tree = reader.restore(
-            path / item, args=ocp.args.StandardRestore(like))
-    except Exception as e:
-      _check_is_damage(path, e)
-      why = type(e).__name__
-
-  distributed.run_or_fail_together(read_ours)
+  tree, why = distributed.run_or_fail_together(lambda: _read(
+      path, path / item, ocp.StandardCheckpointHandler(),
+      ocp.args.StandardRestore(like)))
   if distributed.all_gather(bool(why)).any():
-    raise Damaged(path, why or 'another process cannot read it',
-                  _difference(path / item, like))
-  if expected is not None and distributed.all_gather(
+    why = why or 'another process cannot read it'
+  elif expected is not None and distributed.all_gather(
       checksum(tree) != expected).any():
-    raise Damaged(path, OTHER, _difference(path / item, like))
+    why = OTHER
+  if why:
+    raise Damaged(path, why, _difference(path / item, like))
   return tree
+
+
+def _read(folder, path, handler, args):
+  """Reads without waiting for other processes, which may have failed."""
+  me = jax.process_index()
+  try:
+    _check_files(folder)
+    with ocp.Checkpointer(
+        handler, multiprocessing_options=ocp.options.MultiprocessingOptions(
+            primary_host=me, active_processes={me})) as reader:
+      return reader.restore(path, args=args), ''
+  except Exception as e:
+    _check_is_damage(folder, e)
+    return None, type(e).__name__
 
 
 def _check_files(folder):
@@ -129,14 +126,6 @@ def _shapes(tree):
       for name, x in jax.tree_util.tree_leaves_with_path(tree)}
 
 
-def _reader(handler):
-  """Returns a reader that waits for no other process, which may have failed."""
-  me = jax.process_index()
-  return ocp.Checkpointer(
-      handler, multiprocessing_options=ocp.options.MultiprocessingOptions(
-          primary_host=me, active_processes={me}))
-
-
 def checksum(tree: Any) -> str:
   """Returns the checksum of names, dtypes, shapes and values in a tree."""
   summed = hashlib.blake2b(digest_size=16)
@@ -157,36 +146,21 @@ def checksum_of_json(value: Any) -> str:
 def _check_is_damage(path, error):
   """Raises UserError if reading failed because of the storage, not of damage.
 
-  Raises `error` itself if memory ran out.
+  Raises `error` itself if memory ran out. Tensorstore puts the system's error
+  number somewhere in the error's text.
   """
-  why = next(filter(None, map(_of_storage, _causes(error))), '')
-  if why:
-    raise UserError(
-        f'Cannot read {path} ({why}): fix this, then repeat the command.'
-    ) from error
-  for cause in _causes(error):
+  cause = error
+  while cause is not None:
+    text = ' '.join(str(cause).split())
+    found = re.search(r"os_error_code='?(\d+)", text)
+    number = int(found[1]) if found else getattr(cause, 'errno', None)
+    if number not in (None, *_MISSING) or not found and (
+        text.startswith(_STORAGE)):
+      why = text[:200] if number is None else os.strerror(number)
+      raise UserError(
+          f'Cannot read {path} ({why}): fix this, then repeat the command.'
+      ) from error
     if isinstance(cause, MemoryError) or machine.out_of_memory(cause):
       raise error
-
-
-def _causes(error) -> Iterator[BaseException]:
-  """Yields an error, its cause, the cause of that, and so on."""
-  while error is not None:
-    yield error
-    error = error.__cause__ or (
-        None if error.__suppress_context__ else error.__context__)
-
-
-def _of_storage(error):
-  """Returns the reason if an error is a failure of the storage, else ''.
-
-  Tensorstore puts the system's error number somewhere in the error's text.
-  """
-  text = ' '.join(str(error).split())
-  number = re.search(r"os_error_code='?(\d+)", text)
-  if number:
-    number = int(number[1])
-    return '' if number in _MISSING else os.strerror(number)
-  of_system = isinstance(error, OSError) and not isinstance(
-      error, FileNotFoundError | NotADirectoryError)
-  return text[:200] if of_system or text.startswith(_STORAGE) else ''
+    cause = cause.__cause__ or (
+        None if cause.__suppress_context__ else cause.__context__)

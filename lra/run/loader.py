@@ -1,6 +1,5 @@
 """The flag --config: a file, a task and changes of fields make a config."""
 
-import ast
 import functools
 import pathlib
 import re
@@ -14,7 +13,6 @@ from lra.core import files, paths, signals
 from lra.core.errors import UserError, explained, meant
 from lra.run import check
 from lra.schema import identity
-from lra.schema.fields import FIELDS
 from lra.schema.synonyms import beside, likeliest
 
 _FORM = ('--config has the form configs/<model>.py:<task>, and `list` shows '
@@ -125,27 +123,10 @@ def _check_change(name, value, names):
         f'--config.protocol={value!r} would change the name of the protocol '
         'but none of its settings: choose one after the task, as in '
         '--config=configs/<model>.py:<task>,protocol=nystrom.')
-  if name in names:
+  if name in names or any(n.startswith(f'{name}.') for n in names):
     return
-  section = [n for n in names if n.startswith(f'{name}.')]
-  if section:
-    return _check_section(name, value, section)
   close = likeliest(name, names)
   hint = (f'did you mean config.{close}?' if close else
           f'there are {", ".join(sorted(beside(name, names) or names))}.')
   raise UserError(f'--config.{name} changes no field of the config: {hint}')
 
-
-def _check_section(name, value, section):
-  """Checks that a dict given for a section has all fields of the section."""
-  try:
-    given = set(ast.literal_eval(value))
-  except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-    return  # ml_collections reports the error
-  missing = [n for n in FIELDS if n in section and (
-      n.removeprefix(f'{name}.').partition('.')[0] not in given)]
-  if missing:
-    raise UserError(
-        f'--config.{name}={value} would replace all of config.{name}, and '
-        f'config.{missing[0]} is missing: change single fields, as in '
-        f'--config.{missing[0]}=...')

@@ -17,7 +17,6 @@ from optax import contrib
 
 from lra import kernels, models
 from lra.core.errors import UserError
-from lra.run import matching
 
 
 def rsqrt(step, *, base: float, warmup: int):
@@ -83,6 +82,12 @@ def named(tree) -> dict[str, Any]:
 def path_name(path) -> str:
   """Returns a parameter's name (`encoder/block_0/mixer/query/kernel`)."""
   return '/'.join(str(key.key) for key in path)
+
+
+def first_matches(patterns, names) -> list[int | None]:
+  """Returns the index of the first pattern that matches each whole name."""
+  return [next((i for i, pattern in enumerate(patterns)
+                if re.fullmatch(pattern, name)), None) for name in names]
 
 
 def groups_of(config) -> tuple:
@@ -218,9 +223,8 @@ def labels(params, groups):
 
   The first group whose regular expression matches the whole name counts.
   """
-  names = tuple(named(params))
-  numbers = matching.first(tuple(pattern for pattern, _ in groups), names,
-                           'config.optim.groups')
+  names = list(named(params))
+  numbers = first_matches([pattern for pattern, _ in groups], names)
   if None in numbers:
     raise UserError(
         f'config.optim.groups has no group for the parameter '

@@ -26,7 +26,7 @@ def check_config(folder: pathlib.Path, config: dict) -> None:
   theirs = read_json(path)
   if theirs is None and not path.exists():
     return
-  if not _is_config(theirs):
+  if not is_config(theirs):
     raise UserError(
         f'{path} is not the config of a run: restore it, or delete it if the '
         'run has this config.')
@@ -37,10 +37,13 @@ def check_config(folder: pathlib.Path, config: dict) -> None:
         f'in {", ".join(differ)}): choose another --workdir.')
 
 
-def _is_config(value):
-  model = value.get('model', {}) if isinstance(value, dict) else None
-  return isinstance(model, dict) and 'task' in value and isinstance(
-      model.get('name', ''), str)
+def is_config(value) -> bool:
+  """Returns whether a JSON value is the config of a run."""
+  value = value if isinstance(value, dict) else {}
+  model = value.get('model', {})
+  return isinstance(model, dict) and (
+      isinstance(value.get('task'), str) and isinstance(value.get('seed'), int)
+      and isinstance(model.get('name', ''), str))
 
 
 def _check_links(folder):

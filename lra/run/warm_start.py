@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from lra.core.errors import UserError
-from lra.run import bert, matching, optim, restore, sources
+from lra.run import bert, optim, restore, sources
 from lra.run.program import Program
 
 _SAME = ('.*', r'\g<0>')  # the rule of a config without rules
@@ -131,8 +131,7 @@ def choose(rules, ours: dict, theirs: dict,
     theirs: name -> array of the source.
     folder: the source.
   """
-  numbers = matching.first(
-      tuple(rule[0] for rule in rules), tuple(ours), 'config.init_rules')
+  numbers = optim.first_matches([rule[0] for rule in rules], ours)
   unused = set(range(len(rules))) - set(numbers)
   if None in numbers:
     raise UserError(

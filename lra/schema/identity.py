@@ -60,26 +60,18 @@ def identity(config: dict) -> dict:
 
   The config consists of JSON values (tuples count as lists), of any version.
   """
-  config = {k: v for k, v in config.items() if k not in MACHINE_FIELDS}
+  config = _plain(
+      {k: v for k, v in config.items() if k not in MACHINE_FIELDS})
   if isinstance(config.get('train'), dict):
     sized = with_sizes({f'train.{k}': v for k, v in config['train'].items()})
     train = config['train'] = {
         k.removeprefix('train.'): v for k, v in sized.items()}
     lengths = train.get('lengths')
-    if isinstance(lengths, (tuple, list)) and all(
+    if isinstance(lengths, list) and all(
         type(length) is int for length in lengths):
       train['lengths'] = sorted(set(lengths))
   added = fields.added((config.get('model') or {}).get('name', ''))
-  return _without(_positive_zeros(config), added, '')
-
-
-def _positive_zeros(value):
-  """Returns the value with 0.0 for -0.0, since JSON writes them differently."""
-  if isinstance(value, dict):
-    return {k: _positive_zeros(v) for k, v in value.items()}
-  if isinstance(value, (tuple, list)):
-    return [_positive_zeros(v) for v in value]
-  return value + 0.0 if isinstance(value, float) else value
+  return _without(config, _plain(added), '')
 
 
 def _without(config, added, prefix):
@@ -90,17 +82,15 @@ def _without(config, added, prefix):
       value = _without(value, added, f'{name}.')
       if value or not any(f.startswith(f'{name}.') for f in added):
         kept[key] = value
-    elif name not in added or _plain(value) != _plain(added[name]):
+    elif name not in added or value != added[name]:
       kept[key] = value
   return kept
 
 
 def _plain(value):
-  """Returns the value as JSON stores it: tuples are lists."""
-  # Most values have these types, and a page needs a hundred values per record.
-  if type(value) in (str, int, float, bool, type(None)):
-    return value
-  return json.loads(json.dumps(value))
+  """Returns the value as JSON stores it, with 0.0 for -0.0."""
+  return json.loads(json.dumps(value),
+                    parse_float=lambda text: float(text) + 0.0)
 
 
 def without_paths(config: dict) -> dict:
@@ -150,8 +140,7 @@ def run_folder(config: dict) -> pathlib.Path:
 
 def differences(ours: dict, theirs: dict) -> list[str]:
   """Returns the sorted names of differing fields: of the identity, and seed."""
-  one, other = ({name: _plain(value) for name, value in flatten(
-      identity(config)).items()} | {'seed': config.get('seed')}
+  one, other = (flatten(identity(config)) | {'seed': config.get('seed')}
                 for config in (ours, theirs))
   return sorted(name for name in {*one, *other} if (name in one) != (
       name in other) or one[name] != other[name])
@@ -174,8 +163,8 @@ def changes(config: dict, protocol: dict[str, Any]) -> dict[str, Any]:
     config: a whole config as plain values.
     protocol: {dotted field: value} of the protocol.
   """
-  ours = flatten(config)
-  return {name: _plain(value) for name, value in sorted(protocol.items())
+  ours = _plain(flatten(config))
+  return {name: value for name, value in sorted(_plain(protocol).items())
           if name in ours and name not in FREE_FIELDS
           and name.partition('.')[0] not in MACHINE_FIELDS
-          and _plain(ours[name]) != _plain(value)}
+          and ours[name] != value}
