@@ -150,18 +150,6 @@ def test_a_stop_of_one_is_a_stop_of_all_and_another_mesh_goes_on(
   assert _same(folder, whole)['num_processes'] == 4
 
 
-def test_a_stop_during_a_validation_ends_it(mini_data, tmp_path):
-  folder = tmp_path / 'run'
-  processes = _start(folder, mini_data, 2, **{
-      'train.eval_batch_size': 4, 'train.log_every': 20})
-  _wait_for_step(folder, processes, 20)  # validation after it takes seconds
-  processes[1].send_signal(signal.SIGTERM)
-  for code, _, errors in _end(processes):
-    assert code == execute.EXIT['stopped'], errors
-  assert files.read_json(folder / 'result.json')['steps'] == 20
-  assert {p['split'] for p in _metrics(folder)} == {'train'}
-
-
 # Delays the first process, which completes each checkpoint, by a second.
 _SLOW = """
 import sys, time
@@ -270,12 +258,3 @@ def test_all_have_one_folder_and_the_same_data(mini_data, tmp_path):
       _start(tmp_path / 'run', [tmp_path / 'one_prepared',
                                 tmp_path / 'two_prepared'], 2, 'listops'))
   assert not list(tmp_path.glob('*/config.json'))
-
-
-def test_what_the_leader_finds_wrong_ends_all(mini_data, tmp_path):
-  folder = tmp_path / 'run'
-  folder.mkdir()
-  (folder / 'env.json').write_text('damaged')
-  for code, _, errors in _end(_start(folder, mini_data, 2)):
-    assert code == 2 and 'env.json is damaged' in errors, errors
-    assert 'Traceback' not in errors

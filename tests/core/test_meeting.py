@@ -28,11 +28,6 @@ def test_a_coordinator_of_another_form_is_named(coordinator):
     distributed.check(coordinator, None, None)
 
 
-def test_a_good_start_is_none():
-  distributed.check(f'[::1]:{free_port()}', 2, 0)
-  distributed.check('127.0.0.1:65535', None, None)
-
-
 def _command(port, count, process, host='127.0.0.1'):
   return [f'--config={ROOT}/configs/simpletron.py:listops_mini',
           '--distributed', f'--coordinator={host}:{port}',
@@ -128,9 +123,3 @@ def test_all_save_and_stop_after_the_answer(due_after, asked_at, saves, last):
       stop.hear(sent.pop(0))
   assert (made, stopped) == (saves, last)
   assert stop.reason == ('SIGTERM' if last else '')
-
-
-def test_the_stop_of_another_is_a_stop():
-  stop = SharedStop(_Own(), None)
-  stop.hear([1, 0])
-  assert stop.reason == 'another process'

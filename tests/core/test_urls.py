@@ -57,18 +57,6 @@ def test_no_flag_takes_one(tmp_path, arguments):
   assert_refused(commands.run(program, *arguments, cwd=tmp_path), tmp_path)
 
 
-@pytest.mark.parametrize('program, arguments', [
-    ('run_lra', MINI), ('data_prep', DATA)])
-def test_neither_does_the_environment(tmp_path, program, arguments):
-  done = commands.run(program, *arguments, cwd=tmp_path, TFDS_DATA_DIR=URL)
-  assert_refused(done, tmp_path)
-
-
-def test_what_needs_no_data_looks_at_no_data_folder(tmp_path):
-  done = commands.run('run_lra', 'list', cwd=tmp_path, TFDS_DATA_DIR=URL)
-  assert done.returncode == 0, done
-
-
 @pytest.mark.parametrize('path', [
     URL, pathlib.Path(URL), 's3://b/x', 'HTTPS://host/x.tar.gz', 'file:///a',
     pathlib.Path('hdfs://b')])

@@ -75,13 +75,6 @@ def test_older_names_and_a_model_without_a_classifier(folder, tmp_path):
     np.testing.assert_array_equal(value, whole.taken[name][1])
 
 
-def test_own_rules_come_before_those_of_a_bert(folder):
-  _, begun = start(tiny_bert.config(
-      'transformer', folder, init_rules=(('head/.*', None),)))
-  assert {name.split('/')[0] for name in begun.fresh} == {'head'}
-  assert {name.split('/')[0] for name in begun.taken} == {'encoder'}
-
-
 def test_the_identity_is_that_of_the_content(folder, tmp_path):
   moved = shutil.copytree(folder, tmp_path / 'moved')
   changed = tiny_bert.write(tmp_path / 'changed', tiny_bert.tensors(1))

@@ -2,12 +2,10 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from lra import data_prep
 from lra.core import files
-from lra.objectives import classification
 from lra.run import train
 from lra.run.counters import RunCounters, at_guessing
 from tests.helpers import small
@@ -58,12 +56,6 @@ def test_a_break_begins_the_tenth_again():
   assert counters.guessing_step == 21
 
 
-def test_entropy_of_labels_is_the_loss_of_their_frequencies():
-  labels = np.array([0, 0, 0, 1])
-  want = -np.mean(np.log(np.array([3, 3, 3, 1]) / 4))
-  assert classification.entropy(labels) == pytest.approx(want)
-
-
 @pytest.mark.parametrize('loss, entropy, is_guess', [
     (0.6931, math.log(2), True), (0.7, math.log(2), True),
     (0.68, math.log(2), False), (1.0, math.log(2), False),
@@ -71,4 +63,3 @@ def test_entropy_of_labels_is_the_loss_of_their_frequencies():
     (0.69, 0.0, False)])
 def test_losses_of_guessing(loss, entropy, is_guess):
   assert at_guessing(loss, entropy, 2) == is_guess
-

@@ -6,9 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from lra import models
 from lra.core import bits
-from lra.core.errors import UserError
 from lra.data import batches, prepared
 from lra.data.prepared import Split
 from lra.run import step, train
@@ -135,16 +133,3 @@ def test_only_padding_that_takes_no_part_is_cut(model, changes, want):
   for name, value in changes.items():
     (c.encoder if name in c.encoder else c)[name] = value
   assert small.experiment(c).lengths == want
-
-
-def test_a_mixer_may_say_that_it_needs_the_padding(monkeypatch):
-  monkeypatch.setattr(
-      models.module('bigbird'), 'NEEDS_PADDING', True, raising=False)
-  c = small.config('bigbird', 'listops', lengths=(16, 7))
-  assert small.experiment(c).lengths == (24,)
-
-
-@pytest.mark.parametrize('at', [(0,), (-3, 5), (1.5,), ('7',), (True,)])
-def test_a_length_that_is_none_is_refused(at):
-  with pytest.raises(UserError, match='config.train.lengths'):
-    small.experiment(small.config('transformer', 'listops', lengths=at))

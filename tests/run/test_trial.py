@@ -3,12 +3,11 @@
 import tempfile
 import types
 
-import numpy as np
 import pytest
 
 from lra.data import prepared
 from lra.run import scoring, trial
-from lra.run.trainer import Diverged, Trainer
+from lra.run.trainer import Trainer
 from tests.helpers import commands, same_run, tiny
 from tests.helpers.paths import ROOT
 
@@ -67,28 +66,6 @@ def test_the_estimate_is_the_time_of_all_that_a_run_does(
   assert made.peak_memory_bytes > 2**20 and f'{tried} of' not in str(made)
 
 
-@pytest.mark.parametrize('waiting, busy', [(0.5, True), (0.1, False)])
-def test_an_estimate_on_a_busy_machine_tells_so(waiting, busy):
-  made = trial.Trial(1, 9, 1.0, 1.0, 1, 1, 1, 1.0, 2**30, 'cpu', waiting)
-  assert ('50%' in str(made)) == busy
-  assert len(str(made).splitlines()) == 5 + busy
-
-
-@pytest.mark.full
-def test_a_run_without_validation_is_tried(mini_data, tmp_path, monkeypatch):
-  _timed(monkeypatch, 2, 3)
-  made = trial.measure(_experiment(
-      mini_data, tmp_path / 'run', include_val=True, select='last'))
-  assert made.validations == 0 and made.batch_seconds == 3
-
-
-@pytest.mark.full
-def test_a_loss_that_is_not_finite_ends_the_trial(mini_data, tmp_path):
-  with pytest.raises(Diverged):
-    trial.measure(_experiment(
-        mini_data, tmp_path / 'run', learning_rate=1e30))
-
-
 @pytest.mark.full
 def test_the_batches_of_the_trial_have_long_and_short_examples(
     mini_data, tmp_path, monkeypatch):
@@ -101,18 +78,6 @@ def test_the_batches_of_the_trial_have_long_and_short_examples(
   every = prepared.lengths(
       prepared.load('listops_mini', mini_data).splits['val'])
   assert taken[0].mean() == pytest.approx(every.mean(), rel=0.1)
-
-
-@pytest.mark.parametrize('task', [
-    'listops_mini', pytest.param('mqar', marks=pytest.mark.full)])
-def test_chosen_examples_are_those_of_the_split(task, mini_data):
-  split = prepared.load(task, mini_data).splits['val']
-  few = prepared.chosen(split, np.array([7, 2]))
-  assert list(few.labels) == [split.labels[7], split.labels[2]]
-  document = lambda s, i: s.document(
-      i if s.pairs is None else s.pairs[i, 0])
-  assert [document(few, i) for i in (0, 1)] == [
-      document(split, i) for i in (7, 2)]
 
 
 @pytest.mark.full
