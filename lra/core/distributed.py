@@ -156,7 +156,6 @@ def _check_counts(count, process):
 
 
 def _keep_stdout():
-  """Sends to stderr whatever libraries write to stdout without Python."""
   sys.stdout.flush()
   ours = os.dup(1)
   os.dup2(2, 1)
@@ -166,8 +165,8 @@ def _keep_stdout():
 def ending(run: Callable[[], int]) -> int:
   """Returns the exit code of `run`, even if other processes are lost then.
 
-  At the exit JAX waits for the other processes, and aborts this process if
-  they do not come. The abort then exits with the code stored here.
+  At the exit JAX waits for them, and aborts if they do not come. The abort then
+  exits with the code stored here.
   """
   import jax
   try:
@@ -191,13 +190,12 @@ def is_leader() -> bool:
 
 
 def barrier() -> None:
-  """Waits until all processes call this, however long it takes."""
   if is_multiprocess():
     _wait(_next('meeting'))
 
 
 def broadcast_from_leader(make: Callable[[], Any]) -> Any:
-  """Calls `make` in the leader and returns its plain JSON value in all."""
+  """Calls `make` in the leader; returns its JSON value, or error, in all."""
   if not is_multiprocess():
     return make()
   said = {}
@@ -215,7 +213,7 @@ def broadcast_from_leader(make: Callable[[], Any]) -> Any:
 def run_or_fail_together(make: Callable[[], Any]) -> Any:
   """Calls `make` in each process, the leader first; returns its value.
 
-  The other processes begin once the leader's call has ended.
+  A UserError in one process ends all of them.
   """
   if not is_multiprocess():
     return make()
@@ -256,9 +254,8 @@ def whole(x) -> np.ndarray:
 def _posted(value, wanted):
   """Posts a plain JSON value; returns the values of the processes `wanted`.
 
-  All processes must call this. The values go through the service at which the
-  processes met: on CPUs a transfer through the devices fails after half a
-  minute.
+  The values go through the service at which the processes met: on CPUs a
+  transfer through the devices fails after half a minute.
   """
   name, client = _next('post'), _global().client
   client.key_value_set(f'{name}/{_global().process_id}', json.dumps(value))
@@ -286,9 +283,8 @@ def _global():
 class SharedStop:
   """A `terminal.StopRequest` that acts in all processes of a run alike.
 
-  A process sends its `own` requests with its next batch (`ask`), by
-  `mesh.largest`. They take effect in all processes once these have read the
-  answer (`hear`).
+  A process sends its `own` requests with its next batch (`ask`). They take
+  effect in all processes once these have read the answer (`hear`).
   """
 
   def __init__(self, own, send):
@@ -306,9 +302,7 @@ class SharedStop:
     return heard
 
   def ask(self, after):
-    """Sends the requests of this process, after the arrays of a batch.
-
-    Returns the answer, for `hear`.
+    """Sends the own requests after a batch; `hear` takes the answer.
     """
     self._asked = self._asked or self._wanted
     wishes = np.array([bool(self._own.reason), self._wanted], np.int32)

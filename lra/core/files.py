@@ -25,7 +25,6 @@ MAX_LINES = 2**30
 
 
 def expanded(path: pathlib.Path) -> pathlib.Path:
-  """Returns a path with its `~` or `~user` replaced."""
   try:
     return path.expanduser()
   except RuntimeError as e:
@@ -92,7 +91,6 @@ def _unwritable(path, error):
 
 
 def write_json(path: pathlib.Path, value) -> None:
-  """Writes indented JSON; see `write_all`."""
   text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
   write_all({path: f'{text}\n'.encode()})
 

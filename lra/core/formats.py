@@ -29,7 +29,6 @@ def _visible(letter):
 
 
 def percent(fraction: float | None, after: int = 2) -> str:
-  """Formats a fraction as percentage, with `after` digits after the point."""
   return NONE if fraction is None else f'{100 * fraction:.{after}f}'
 
 
@@ -42,7 +41,6 @@ def digits(low: float, high: float) -> int:
 
 
 def points(difference: float | None, after: int = 2) -> str:
-  """Formats a signed difference of fractions in percentage points."""
   return NONE if difference is None else f'{100 * difference:+.{after}f}'
 
 
@@ -85,7 +83,6 @@ def significant(number: float) -> str:
 
 
 def quantity(number: float | None) -> str:
-  """Formats about three digits, without an exponent."""
   if number is None:
     return NONE
   for limit, digits in ((100, 0), (10, 1), (1, 2)):

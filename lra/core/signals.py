@@ -54,7 +54,6 @@ def listening() -> bool:
 
 
 def reason() -> str:
-  """Returns the name of the signal that asks for a stop, or ''."""
   return _State.reason
 
 
@@ -94,8 +93,8 @@ unbroken = functools.partial(_within, _LATER, acts_after=True)
 def passed_on_to(child):
   """Context in which signals also reach a `subprocess.Popen` or similar object.
 
-  SIGINT is passed on as SIGTERM. A terminal sends SIGINT to the child as well,
-  and a second one would end it at once.
+  SIGINT is passed on as SIGTERM, since a terminal sends it to the child as
+  well.
   """
   with _State.lock:
     _State.child = child
@@ -121,7 +120,6 @@ def unblocked():
 
 
 def _act(allowed=(_AT_ONCE, _INTERRUPT)):
-  """Carries out the effect of a signal that has come, if it is `allowed`."""
   effect, _ = _State.effects[-1]
   if _State.reason and effect in allowed:
     if effect == _INTERRUPT:

@@ -78,14 +78,12 @@ class StopRequest:
 
   @property
   def reason(self) -> str:
-    """Returns why to stop, '' while there is no reason."""
     late = time.monotonic() >= self._deadline
     self._reason = self._reason or signals.reason() or (
         TIME_LIMIT if late else '')
     return self._reason
 
   def ask(self, reason: str) -> None:
-    """Asks for a stop, unless the reason is ''."""
     self._reason = self._reason or reason
 
   def checkpoint(self, due: bool = False) -> bool:

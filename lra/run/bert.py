@@ -60,7 +60,6 @@ _OPTIONAL = ('pooler.', 'classifier.')
 
 
 def made(init_source: str) -> bool:
-  """Returns whether a value of `config.init_source` is that of a BERT."""
   return init_source.startswith(_PREFIX)
 
 
@@ -107,7 +106,7 @@ def _weights(folder):
 def check(config, folder: pathlib.Path) -> None:
   """Checks that the encoder of a config is that of a BERT.
 
-  The mixer may be any. The pooling and the classifier may differ too.
+  The mixer, the pooling and the classifier may be any.
   """
   theirs, ours = settings(folder), identity.flatten(config.to_dict())
   wanted = _FIXED | {'encoder.gelu': _GELU[theirs['hidden_act']]}
@@ -172,14 +171,10 @@ def _turned(name, value, heads):
 
 def rules(ours, theirs, before: tuple = ()
           ) -> tuple[tuple[str, str | None], ...]:
-  """Returns a rule for each array of ours that earlier rules leave out.
+  """Returns pairs (expression, tensor or None), for arrays without a rule.
 
-  A rule is a pair of an expression for the whole name, and a tensor or None.
-
-  Args:
-    ours: names of the arrays of a new model.
-    theirs: names of the tensors of a BERT.
-    before: the earlier rules, `config.init_rules`.
+  `ours` are arrays of a new model, `theirs` the tensors of a BERT, `before` the
+  rules that come first.
   """
   found = []
   for name in ours:

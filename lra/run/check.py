@@ -113,7 +113,6 @@ def arguments(mixer: type) -> type[fields.Group]:
 
 
 def _declared(field, meaning):
-  """Returns (type, limits) of a mixer's field; other types take any value."""
   kind = {kind.__name__: kind for kind in (bool, str, int, float, tuple)}.get(
       getattr(field.type, '__name__', field.type))
   limits = {_LIMITS[name]: limit for name, limit in field.metadata.items()
@@ -136,7 +135,6 @@ def _validate(schema, values, declared, prefix=''):
 
 
 def _sentence(error, declared, prefix):
-  """Returns an error of pydantic as a sentence."""
   where, value = list(map(str, error['loc'])), error['input']
   name = next((name for name in ('.'.join(where[:2]), where[0])
                if name in declared), '.'.join(where))
@@ -156,7 +154,6 @@ def _sentence(error, declared, prefix):
 
 
 def _shown(value):
-  """Returns the value as one short line."""
   try:
     text = ' '.join(str(value).split())
   except ValueError:  # a number with thousands of digits

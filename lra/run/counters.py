@@ -36,7 +36,6 @@ class RunCounters:
 
   @classmethod
   def of(cls, fields: dict, where: pathlib.Path) -> 'RunCounters':
-    """Makes the counters from the fields of a checkpoint in `where`."""
     names = {f.name for f in dataclasses.fields(cls)}
     if fields.keys() | _LATER != names:
       raise UserError(
@@ -46,7 +45,6 @@ class RunCounters:
     return cls(**fields)
 
   def start_clock(self) -> None:
-    """Starts the clock of training time, unless it runs already."""
     if self._clock_started is None:
       self._clock_started = time.perf_counter()
 
@@ -57,7 +55,6 @@ class RunCounters:
       self._clock_started = None
 
   def note_memory(self) -> None:
-    """Updates `peak_memory_bytes` by the peak of this process."""
     self.peak_memory_bytes = max(
         self.peak_memory_bytes, machine.peak_memory())
 
@@ -89,7 +86,6 @@ class RunCounters:
     return scored_of(state)
 
   def result_fields(self, program: Program, status: str, step: int) -> dict:
-    """Returns fields of result.json: status, scores, speed and config."""
     config, objective = program.config, program.objective
     best = self.scores_best(config)
     speed = self.timed_steps / max(self.train_seconds, 1e-9)
@@ -111,7 +107,6 @@ class RunCounters:
 
 
 def scored_of(state) -> dict:
-  """Returns `params` and `constants` to score, from a state or its shapes."""
   params = state.params if state.ema is None else state.ema
   return {'params': params, 'constants': state.constants}
 

@@ -38,14 +38,7 @@ _LOOKS = {
 
 def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
          baselines: Mapping[str, float] | None = None) -> None:
-  """Writes the curves of a run as one PNG, atomically.
-
-  Args:
-    metrics_jsonl_path: one object per log point with `step`, `split` (`train`,
-      `val` or `test`), `loss` and, for a classifier, `accuracy` (a fraction).
-    out_png: the file to write.
-    baselines: name -> accuracy (a fraction), drawn as dashed lines.
-  """
+  """Writes the curves of a run as one PNG; `baselines` are dashed lines."""
   points = read(pathlib.Path(metrics_jsonl_path))
   with style():
     fig = figure.Figure(figsize=(9, 3.6), layout='constrained')
@@ -75,14 +68,12 @@ def _draw_split(ax, points, field, scale):
 
 
 def learnt_step(points: dict) -> int | None:
-  """Returns the first step with validation accuracy of `LEARNT`, or None."""
   return min((step for (split, step), point in points.items()
               if split == 'val' and (point.get('accuracy') or 0) >= LEARNT),
              default=None)
 
 
 def mixer_std(points: dict) -> list[dict]:
-  """Returns the points of `Result.mixer_std`, by step."""
   return [{'step': step, 'blocks': [
       point[f'block_{i}'] for i in range(len(point)) if f'block_{i}' in point]}
       for (split, step), point in sorted(points.items(), key=lambda p: p[0][1])
@@ -116,14 +107,9 @@ def read(path: pathlib.Path) -> dict:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-  """The validation accuracy of a run, or of a record (`recorded`).
+  """The validation accuracy of a run directory, or of a record (`recorded`).
 
-  Attributes:
-    path: the run directory, or the record.
-    config: the whole config, as plain JSON values.
-    scores: step -> accuracy on the validation split, a fraction. A record has
-      only that of the tested parameters.
-    baselines: name -> accuracy; {} for an unfinished run.
+  `scores` maps steps to accuracies. A record has that of the tested parameters.
   """
   path: pathlib.Path
   config: dict
@@ -179,7 +165,6 @@ def plot_runs(paths: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
 
 
 def _lines(runs):
-  """Returns {name of a line: its runs, by seed}."""
   groups = []
   for group in _by(runs, lambda run: json.dumps(
       identity.experiment(run.config), sort_keys=True)):
@@ -203,7 +188,6 @@ def _lines(runs):
 
 
 def _by(runs, key):
-  """Groups runs by key, in the order of the first of each."""
   groups = collections.defaultdict(list)
   for run in runs:
     groups[key(run)].append(run)

@@ -15,10 +15,7 @@ _NO_LIMIT = (COUNT, -COUNT, MANY, LARGEST)
 
 
 def text(config) -> str:
-  """Returns the text of --print_config, for a config without references.
-
-  For each field it has a line `name = value` and below it, indented, meaning
-  and range. The arguments of the mixer come last.
+  """Returns the text of --print_config: each field, its value and its meaning.
   """
   own = check.arguments(models.mixer(config.model.name)).model_fields
   known = {f'model.{name}': info for name, info in own.items()} | FIELDS
@@ -32,7 +29,6 @@ def text(config) -> str:
 
 
 def describe(info: FieldInfo) -> str:
-  """Returns the meaning of a field, and the values that it may have."""
   return ' '.join(filter(None, (info.description, limits(info))))
 
 

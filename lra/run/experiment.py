@@ -72,10 +72,8 @@ class Experiment:
   def lengths(self) -> tuple[int, ...]:
     """Rising lengths that sequences may be computed at, the full one last.
 
-    Only the full length is possible if padding takes part in the computation:
-    as tokens, in the size of a mean, or in the mixer. Batch norms need it too:
-    their groups of examples must not be sorted, and their devices wait for each
-    other.
+    There is only the full length if padding takes part in the computation: as
+    tokens, in the size of a mean, in a batch norm, or in the mixer.
     """
     config, full = self.config, self.objective.seq_len
     padding_counts = (
@@ -86,7 +84,6 @@ class Experiment:
     return (*(() if padding_counts else sorted(shorter)), full)
 
   def model(self, dtype: str) -> nn.Module:
-    """Returns the model that maps the objective's inputs to its outputs."""
     return self.objective.model(
         self.encoder.clone(dtype=jnp.dtype(dtype)), jnp.dtype(dtype))
 
@@ -121,14 +118,12 @@ class Experiment:
 
   def data(self, data_dir: str | os.PathLike | None = None
            ) -> prepared.Prepared:
-    """Loads the data set, by default from the config's folder."""
     words = self.vocabulary  # an error here is known before data are prepared
     data = prepared.load(
         self.task.name, data_dir or self.config.data_dir or None)
     return words.prepared(data, self.objective.seq_len) if words else data
 
   def with_seed(self, seed: int) -> 'Experiment':
-    """Returns the experiment with another seed, in its own run directory."""
     config = self.config.copy_and_resolve_references()
     config.seed = seed
     return dataclasses.replace(
@@ -141,9 +136,7 @@ def resolve(config: ConfigDict, *, made_by: str = '',
             folder: str | os.PathLike | None = None) -> Experiment:
   """Checks a config, without a device, and builds what follows from it.
 
-  Args:
-    config: a whole config, with or without references; it is copied.
-    made_by, folder: see `Experiment`; by default `identity.run_folder`.
+  The config is copied. The default folder is `identity.run_folder`.
   """
   check.check(config)
   task = tasks.get(config.task)
@@ -173,7 +166,6 @@ def resolve(config: ConfigDict, *, made_by: str = '',
 
 
 def _source(config):
-  """Returns the experiment that a config starts from; None for a path."""
   made = sources.config_of(config)
   return made and resolve(made[0], made_by=made[1])
 
@@ -203,8 +195,6 @@ def _encoder(config, objective):
 
 def make_mixer(model):
   """Returns a function with which the encoder makes mixers of `config.model`.
-
-  It takes the fields in `models.GIVEN`, and passes on those that a mixer has.
   """
   arguments = model.to_dict()
   cls = models.mixer(arguments.pop('name'))
@@ -220,9 +210,8 @@ def _made(cls, arguments, **given) -> nn.Module:
 def protocol_changes(config: dict, made_by: str) -> dict[str, Any]:
   """Returns the fields a config changes: {dotted field: the protocol's value}.
 
-  A protocol sets the fields that every model has: steps, learning rate, sizes,
-  length, pooling, head. The other arguments of a mixer count as changed if they
-  differ from its config file, `made_by`.
+  A protocol sets the fields that every model has. The other arguments of a
+  mixer count as changed if they differ from its config file, `made_by`.
   """
   said = base.settings(config['task'], config['protocol'])
   return identity.changes(config, {**_own(made_by), **said})

@@ -21,15 +21,9 @@ _FORM = ('--config has the form configs/<model>.py:<task>, and `list` shows '
 
 def define(values: flags.FlagValues = flags.FLAGS,
            argv: list[str] | None = None) -> flags.FlagHolder:
-  """Defines --config.
+  """Defines --config, whose value is the config, locked and with references.
 
-  Args:
-    values: the flags that it joins.
-    argv: the arguments that change fields; those of the process by default.
-
-  Returns:
-    The flag's holder. Once flags are parsed, its value is the config, locked
-    and with references.
+  The arguments `argv`, by default of the process, change its fields.
   """
   holder = config_flags.DEFINE_config_file(
       'config', None, 'Train configs/<model>.py:<task>[,protocol=<name>]. '
@@ -117,7 +111,6 @@ _compiled = functools.lru_cache(maxsize=100)(
 
 
 def _check_change(name, value, names):
-  """Raises UserError unless an argument may change a field of these names."""
   if name == 'protocol':
     raise UserError(
         f'--config.protocol={value!r} would change the name of the protocol '

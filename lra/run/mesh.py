@@ -84,15 +84,14 @@ def of_examples(mesh, *, micro: bool, between: int | None = None
 
 
 def of_state(mesh, shape: tuple[int, ...]) -> NamedSharding:
-  """Returns the sharding of an array of the state, by its shape alone."""
   return NamedSharding(mesh, _of_state(mesh.shape[FSDP], shape))
 
 
 def keep_split(tree, *axes: str):
   """Splits arrays like the state, if any of `axes` has many devices.
 
-  The compiler may have split an array in another way, for example the gradient
-  of a table of positions over `sequence`. Such an array is moved once, here.
+  The compiler may have split an array in another way, which is undone once,
+  here.
   """
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or all(mesh.shape.get(axis, 1) == 1 for axis in axes):
@@ -113,14 +112,9 @@ def rows(mesh, size: int) -> slice:
 
 
 def joined(batch, shardings, size: int, axis: int):
-  """Joins the parts of a batch that all processes have made.
+  """Joins the parts of a batch, numpy arrays of `rows`, of all processes.
 
-  A batch of one process is returned unchanged.
-
-  Args:
-    batch: numpy arrays of this process's `rows`.
-    shardings: the sharding of each array, by name.
-    size: number of examples of all processes, along `axis`.
+  `size` is the number of examples of all processes, along `axis`.
   """
   if not distributed.is_multiprocess():
     return batch
@@ -152,8 +146,8 @@ def everywhere(tree, sharding):
 def largest(mesh):
   """Returns a function that computes maxima over all processes.
 
-  The function maps (own int32 [n], after) to int32 [n], on the devices. Its
-  result is ready only after the arrays `after`.
+  It maps (own int32 [n], after) to int32 [n], on the devices. Its result is
+  ready only after the arrays `after`.
   """
   compiled = jax.jit(lambda own, after: own.max(0), keep_unused=True,
                      out_shardings=NamedSharding(mesh, P()))

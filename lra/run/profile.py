@@ -31,7 +31,6 @@ class Profile:
     self._folder, self._steps, self._running = folder, steps, False
 
   def check(self, done: int) -> None:
-    """Raises UserError if one of the updates is made already."""
     wanted = self._steps
     if wanted and wanted[0] <= done:
       raise UserError(

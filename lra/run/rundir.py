@@ -38,7 +38,6 @@ def check_config(folder: pathlib.Path, config: dict) -> None:
 
 
 def is_config(value) -> bool:
-  """Returns whether a JSON value is the config of a run."""
   value = value if isinstance(value, dict) else {}
   model = value.get('model', {})
   return isinstance(model, dict) and (
@@ -72,12 +71,9 @@ def environment(folder: pathlib.Path) -> dict:
 
 
 class RunDirectory:
-  """Manages the run directory of one config and seed; locks it until `close`.
+  """The run directory of one config and seed; locked until `close`.
 
-  Args:
-    folder: the directory.
-    config: the whole config, as plain values.
-    writes: False in processes that do not lead; these write nothing.
+  Processes that do not lead write nothing (`writes`).
   """
 
   def __init__(self, folder: pathlib.Path, config: dict, *,
@@ -94,7 +90,6 @@ class RunDirectory:
       check_config(folder, config)
 
   def _begin(self):
-    """Makes and locks the directory, and writes its config.json."""
     folder = self.folder
     self._made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
@@ -125,7 +120,6 @@ class RunDirectory:
         path.rmdir()
 
   def close(self) -> None:
-    """Closes the writers and unlocks the directory."""
     try:
       for writer in self._writers:
         writer.close()
@@ -138,11 +132,9 @@ class RunDirectory:
     return self.folder / 'metrics.jsonl'
 
   def result(self) -> Result | None:
-    """Returns the run's result, None if it has none yet."""
     return result.read_if_there(self.folder / 'result.json')
 
   def write_environment(self, fields: dict, more: Mapping[str, bytes]) -> None:
-    """Writes env.json, and files {name: content} that the run needs."""
     if self._writes:
       write_json(self.folder / 'env.json', fields)
       files.write_all({self.folder / name: data for name, data in more.items()})
@@ -185,8 +177,7 @@ class RunDirectory:
   def rewind(self, step: int, validated_step: int) -> None:
     """Drops metrics that will be logged again, and a line torn by a kill.
 
-    The run resumes from `step`. Validations after `validated_step` were undone
-    by a kill and run again.
+    The run resumes from `step`. Validations after `validated_step` run again.
     """
     if not self._writes:
       return

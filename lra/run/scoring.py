@@ -26,9 +26,6 @@ def validate(run: Trainer, state: TrainState, stop: StopRequest) -> bool:
   """Scores the validation split; keeps the parameters if best so far.
 
   Returns False if a stop was requested meanwhile; nothing is kept then.
-
-  Raises:
-    Diverged: the loss is not finite.
   """
   run.stop_clock()
   split, scored = run.data.splits['val'], scored_of(state)
@@ -58,8 +55,7 @@ def validate(run: Trainer, state: TrainState, stop: StopRequest) -> bool:
 def test(run: Trainer, state: TrainState, stop: StopRequest) -> dict | None:
   """Returns the scores of the test split; None after a stop.
 
-  The best or the last parameters are scored, once. Afterwards they are scored
-  on the task's tests of other lengths.
+  Afterwards it scores the tests of other lengths that the task has.
   """
   run.checkpoints.wait()
   scored = run.counters.chosen(run.program, state, run.checkpoints)
@@ -84,13 +80,7 @@ def test(run: Trainer, state: TrainState, stop: StopRequest) -> dict | None:
 
 def evaluate(run: Trainer, scored, split: str, stop: StopRequest
              ) -> dict | None:
-  """Returns and logs the objective's scores of a split; None after a stop.
-
-  Its time is not training time. `scored` has `params` and `constants`.
-
-  Raises:
-    Diverged: the loss is not finite.
-  """
+  """Returns and logs the scores of a split; None after a stop."""
   examples, start = run.data.splits[split], time.perf_counter()
   size = run.program.sizes.eval_batch
   with bar(total=-(-len(examples) // size), what=split,
@@ -112,7 +102,6 @@ def evaluate(run: Trainer, scored, split: str, stop: StopRequest
 
 
 def _ticks(run, shown, stop):
-  """Returns a function that notes a batch; it returns False after a stop."""
   def tick(counted):
     shown.update()
     run.wait_behind(counted)
@@ -124,8 +113,7 @@ def score(made: Program, eval_step: Callable, scored, split: prepared.Split,
           tick: Tick, train: prepared.Split | None = None) -> dict | None:
   """Returns the objective's scores of a split; None if `tick` ended it.
 
-  For the arguments see `Program.evaluate`. The training examples `train` add
-  the objective's analysis.
+  See `Program.evaluate`. Training examples add the objective's analysis.
   """
   counts = made.evaluate(eval_step, scored, split, tick)
   if counts is None:
@@ -137,11 +125,7 @@ def score(made: Program, eval_step: Callable, scored, split: prepared.Split,
 
 def mixer_std(made: Program, compiled: Callable, scored,
               split: prepared.Split) -> list[float]:
-  """Returns the standard deviation of each mixer's output, by layer.
-
-  It is over the first evaluation batch of a split. `compiled` is the result of
-  `compile_mixer_std`.
-  """
+  """Returns `step.mixer_std` of the first evaluation batch of a split."""
   size = made.sizes.eval_batch
   batch = next(batches.eval_batches(
       functools.partial(made.objective.batch, split), np.arange(len(split)),
@@ -152,16 +136,10 @@ def mixer_std(made: Program, compiled: Callable, scored,
 
 def longer(made: Program, scored, once: Callable, ticks: Callable[[Any], Tick]
            ) -> Iterator[tuple[str, dict | None]]:
-  """Yields name and scores of the task's generated tests of other lengths.
+  """Yields (name, scores) of the task's tests of other lengths, as '40-256'.
 
-  A name is such as '40-256'. The scores are those of `at_other_length`, None
-  after a stop. It raises UserError as `at_length`.
-
-  Args:
-    made: the program of training.
-    scored: `params` and `constants` of the model.
-    once: (text, make) -> make(), which runs with this text share.
-    ticks: makes the function for `Program.evaluate` from a bar.
+  The scores are None after a stop. `once(text, make)` shares a program between
+  runs, `ticks` makes a `Tick` from a bar.
   """
   for name in made.objective.task.longer:
     split = longer_lib.split(made.objective.task.name, name)
@@ -187,9 +165,8 @@ def at_other_length(made: Program, eval_step: Callable, scored,
 def at_length(made: Program, length: int) -> Program:
   """Returns a program for sequences of up to `length` tokens.
 
-  Parameters must have the same shapes at both lengths. The model is the one
-  that the config describes at that length: positions go on, and factors that
-  depend on the length are those of the new one.
+  The model is the one that the config describes at that length. Its parameters
+  must have the shapes of the trained ones.
   """
   if length <= made.objective.seq_len:
     return made

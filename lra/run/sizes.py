@@ -30,7 +30,6 @@ SHARE = 0.8
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """Examples of one forward and backward pass, and of one in evaluation."""
   microbatch: int
   eval_batch: int
 
@@ -89,7 +88,6 @@ def _divisor(batch, most, share, unit):
 
 
 def is_cpu(mesh) -> bool:
-  """Returns True if the devices of a mesh are CPUs."""
   return mesh.devices.flat[0].platform == 'cpu'
 
 
@@ -104,7 +102,6 @@ def budget(mesh) -> float:
 
 
 def needs(compiled) -> int:
-  """Returns the bytes that a program needs on one device, with arguments."""
   m = compiled.memory_analysis()
   return (m.argument_size_in_bytes + m.output_size_in_bytes
           - m.alias_size_in_bytes + m.temp_size_in_bytes)
@@ -112,19 +109,10 @@ def needs(compiled) -> int:
 
 def fitting(compile_at: Callable[[int], Any], size: int, share: int,
             limit: float, what: str) -> tuple[int, Any]:
-  """Returns the largest size whose program fits, and the program.
+  """Returns the largest size whose program fits into `limit`, and the program.
 
-  The smallest size is returned even if it does not fit: the device decides.
-
-  Args:
-    compile_at: size -> compiled program.
-    size: examples to begin with; it is halved as often as necessary.
-    share: every size is a multiple of this number.
-    limit: bytes that the program may need.
-    what: name of the program, for the user.
-
-  Raises:
-    jax.errors.JaxRuntimeError: even the smallest size cannot be compiled.
+  `size` is halved as often as necessary, while it is a multiple of `share`. The
+  smallest size is returned even if it does not fit: the device decides.
   """
   while True:
     half = size // 2
@@ -161,14 +149,7 @@ def check_batches(experiment: Experiment, mesh, chosen: Sizes) -> None:
 
 
 def check_state(state, entries: dict[str, int], width: int, mesh) -> None:
-  """Raises UserError if a state does not fit into memory with its gradients.
-
-  Args:
-    state: shapes and dtypes of a `step.TrainState`.
-    entries: parameter name -> number of entries.
-    width: `config.encoder.width`, for the message.
-    mesh: the devices.
-  """
+  """Raises UserError if a state does not fit into memory with its gradients."""
   least = sum(x.size * x.dtype.itemsize
               for x in jax.tree.leaves((state, state.params)))
   if _too_much(least, mesh):

@@ -21,9 +21,6 @@ def config_of(config) -> tuple[ConfigDict, str] | None:
 
   The source is the config in `config.init_from`, or the first phase that
   `config.pretrain` describes, which has no --config. Its seed is the config's.
-
-  Raises:
-    UserError, flags.Error: the words make no config.
   """
   if config.pretrain.objective:
     return _first_phase(config), ''
@@ -49,7 +46,6 @@ def _first_phase(config):
 
 
 def path(config) -> pathlib.Path:
-  """Returns the path in `config.init_from`, which may not exist."""
   named = config.init_from.replace('{seed}', str(config.seed))
   return pathlib.Path(paths.local(named, 'config.init_from'))
 
@@ -58,8 +54,7 @@ def fingerprint(folder: pathlib.Path) -> str:
   """Returns the value of `config.init_source` for a run or a BERT.
 
   It is the hash of the run's config, and the checkpoint if the path names one;
-  or the hash of the BERT's weights. Runs with different seeds have one hash, so
-  the runs that start from them share a row of the leaderboard.
+  or the hash of the BERT's weights. It does not depend on the seed.
   """
   if not folder.exists():
     raise UserError(f'config.init_from: {folder} does not exist: restore the '
@@ -100,7 +95,6 @@ def place(folder: pathlib.Path) -> tuple[pathlib.Path, str, int | None]:
 
 
 def _near(folder):
-  """Returns a run directory whose path is similar, or None."""
   found = pathlib.Path(folder.anchor)
   for part in folder.relative_to(folder.anchor).parts:
     names = sorted(entry.name for entry in found.glob('*'))

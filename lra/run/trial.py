@@ -20,8 +20,6 @@ from lra.run.trainer import Trainer
 STEPS, BATCHES = 10, 2
 # No step begins after so many seconds, but one is always made.
 SECONDS = 60
-# Above this share of waiting for a CPU, the machine counts as busy.
-_BUSY = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +32,6 @@ class Trial:
     batch_seconds: seconds of an evaluation batch.
     validations: number of validations of the whole run.
     val_batches, test_batches: evaluation batches of a validation and the test.
-    waiting: share of the time of its threads, 0 to 1, in which the trial waited
-      for a CPU; 0 if that is unknown.
   """
   tried: int
   steps: int
@@ -47,7 +43,6 @@ class Trial:
   compile_seconds: float
   peak_memory_bytes: int
   device: str
-  waiting: float = 0.0
 
   @property
   def parts(self) -> dict[str, tuple[str, float]]:
@@ -65,7 +60,6 @@ class Trial:
 
   @property
   def seconds(self) -> float:
-    """Returns the estimated seconds of the whole run."""
     return sum(seconds for _, seconds in self.parts.values())
 
   def __str__(self) -> str:
@@ -73,10 +67,6 @@ class Trial:
              f'{gib(self.peak_memory_bytes)} GiB on {self.device}:']
     lines += [f'  {name:12}{_time(seconds):>10}  {how}'.rstrip()
               for name, (how, seconds) in self.parts.items()]
-    if self.waiting > _BUSY:
-      lines.append(
-          'The machine is busy: the trial waited for a CPU during '
-          f'{self.waiting:.0%} of its time. Alone, the run is faster.')
     return '\n'.join(lines)
 
 
@@ -84,12 +74,8 @@ def measure(experiment: Experiment) -> Trial:
   """Makes `STEPS` steps and validates on `BATCHES` batches; keeps nothing.
 
   The test split is not read, and the run directory is not touched. The
-  validation batches are evenly spaced in the order of evaluation, because a CPU
-  evaluates the shortest examples first.
-
-  Raises:
-    Diverged: the loss is not finite.
-    UserError: the experiment cannot run here; see `train.train`.
+  validation batches are evenly spaced, because a CPU evaluates short examples
+  first.
   """
   t = experiment.config.train
   with (tempfile.TemporaryDirectory(prefix='lra-trial-') as folder,
@@ -98,20 +84,17 @@ def measure(experiment: Experiment) -> Trial:
     say('compiling the steps ...')
     state = run.restore()
     run.compile()
-    before = machine.cpu_times()
     with signals.interrupting():
       state, step_seconds = _train(run, state, min(STEPS, t.steps))
       val, test = (run.data.splits[name] for name in ('val', 'test'))
       size = run.program.sizes.eval_batch
       batch_seconds = _validate(run, state, size)
-    ran, waited = (max(0.0, now - then) for now, then in zip(
-        machine.cpu_times(), before, strict=True))
     return Trial(
         run.step, t.steps, step_seconds, batch_seconds,
         -(-t.steps // t.eval_every) if len(val) else 0,
         -(-len(val) // size), -(-len(test) // size),
         run.counters.compile_seconds, machine.peak_memory(),
-        machine.device_name(), waited and waited / (ran + waited))
+        machine.device_name())
 
 
 def _train(run, state, most):
@@ -135,7 +118,6 @@ def _train(run, state, most):
 
 
 def _validate(run, state, size):
-  """Validates on a few batches; returns the seconds of one."""
   splits = run.data.splits
   split = splits['val'] if len(splits['val']) else splits['train']
   order = run.program.order(split)

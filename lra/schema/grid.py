@@ -24,7 +24,6 @@ _MANY_RUNS = 200
 
 
 def words(line: str) -> list[str]:
-  """Splits a line at whitespace."""
   return [word for word in _parts(line, ' \t\n\f\v') if word is not None]
 
 
@@ -43,7 +42,6 @@ def check(words: list[str]) -> list[str]:
 
 
 def hint(changes: Iterable[str], problem: str) -> str:
-  """Returns a hint to add to an error about one of `changes`, or ''."""
   for change in changes:
     name, _, value = change.partition('=')
     if name in problem and ',' in value and value[0] not in '([{':
@@ -67,15 +65,11 @@ def check_count(runs: int, what: str) -> str:
 
 
 def combinations(changes: list[str]) -> list[tuple[str, ...]]:
-  """Returns each combination of the `values` of several changes."""
   return list(itertools.product(*map(values, changes)))
 
 
 def values(change: str) -> list[str]:
-  """Splits `field=[a,b]` into `field=a` and `field=b`.
-
-  A change without brackets is returned as it is.
-  """
+  """Splits `field=[a,b]` into `field=a` and `field=b`."""
   name, _, value = change.partition('=')
   if not (value.startswith('[') and value.endswith(']')):
     return [change]

@@ -44,8 +44,7 @@ def flatten(config: dict, prefix: str = '') -> dict:
 def with_sizes(flat: dict) -> dict:
   """Returns {dotted field: value} with the sizes for a CPU in place of 0.
 
-  Earlier versions had one size for every machine, that of a CPU. So a config
-  that leaves the size to the machine is the same experiment as before.
+  Earlier versions had one size for every machine, that of a CPU.
   """
   sized = dict(flat)
   for name in ('microbatch_size', 'eval_batch_size'):
@@ -88,7 +87,6 @@ def _without(config, added, prefix):
 
 
 def _plain(value):
-  """Returns the value as JSON stores it, with 0.0 for -0.0."""
   return json.loads(json.dumps(value),
                     parse_float=lambda text: float(text) + 0.0)
 
@@ -122,18 +120,15 @@ def repetition(config: dict) -> str:
 
 
 def config_hash(config: dict) -> str:
-  """Returns eight hex digits of a config's identity."""
   text = json.dumps(identity(config), sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def run_name(config: dict) -> str:
-  """Returns `<config hash>-s<seed>`."""
   return f'{config_hash(config)}-s{config["seed"]}'
 
 
 def run_folder(config: dict) -> pathlib.Path:
-  """Returns the default run directory: runs/<task>/<model>/<name>."""
   return pathlib.Path(
       'runs', config['task'], config['model']['name'], run_name(config))
 
@@ -147,7 +142,6 @@ def differences(ours: dict, theirs: dict) -> list[str]:
 
 
 def varied(configs: list[dict]) -> list[str]:
-  """Returns the names of the fields in which some of the configs differ."""
   first, *others = [flatten(config) for config in configs] or [{}]
   return [name for name in first
           if any(other.get(name) != first[name] for other in others)]
@@ -157,11 +151,7 @@ def changes(config: dict, protocol: dict[str, Any]) -> dict[str, Any]:
   """Returns the fields that a config changes: {field: the protocol's value}.
 
   A field that the config lacks (the heads of a mixer without heads) is no
-  change, and neither are FREE_FIELDS and the fields in them.
-
-  Args:
-    config: a whole config as plain values.
-    protocol: {dotted field: value} of the protocol.
+  change, and neither are FREE_FIELDS.
   """
   ours = _plain(flatten(config))
   return {name: value for name, value in sorted(_plain(protocol).items())

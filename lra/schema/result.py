@@ -166,7 +166,6 @@ class Result(File):
 
   @property
   def fields(self) -> dict[str, Any]:
-    """The fields that were given, by their names in JSON."""
     return self.model_dump(by_alias=True, exclude_unset=True)
 
   @property
@@ -227,7 +226,6 @@ class Result(File):
 
 
 class ClassificationResult(Result):
-  """A run whose objective is classification."""
   val: ClassificationScores | None = pydantic.Field(...)
   test: ClassificationScores | None = pydantic.Field(...)
 
@@ -256,7 +254,6 @@ def check_name(field: str, value: str) -> None:
 
 
 def validate(fields: dict) -> Result:
-  """Returns a new result made of its fields."""
   try:
     return _result(fields)
   except pydantic.ValidationError as error:
@@ -266,26 +263,19 @@ def validate(fields: dict) -> Result:
 
 
 def write(path: pathlib.Path, result: Result) -> None:
-  """Writes a result as JSON, all or nothing; UserError if that fails."""
   files.write_json(path, result.fields)
 
 
 def read(path: pathlib.Path) -> Result:
-  """Returns the result in `path`; raises UserError naming file and field."""
   return read_record(path, _result, 'result')
 
 
 def read_if_there(path: pathlib.Path) -> Result | None:
-  """Returns the result in `path` like `read`; None if the file is missing."""
   return read(path) if path.exists() else None
 
 
 def classified(path: pathlib.Path) -> Result:
-  """Returns the result of a finished run of a classifier.
-
-  Args:
-    path: a run directory, or a record.
-  """
+  """Returns the result of a finished run of a classifier, or of a record."""
   path = path / 'result.json' if path.is_dir() else path
   if not path.exists():
     raise UserError(f'{path} does not exist: give a run directory that has a '

@@ -59,7 +59,6 @@ class ClassificationScores(Scores):
 
   @property
   def examples(self) -> int:
-    """Number of examples that were scored."""
     return sum(map(sum, self.confusion)) if self.confusion else self.counted
 
   @pydantic.model_validator(mode='after')

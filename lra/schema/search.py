@@ -39,7 +39,6 @@ class Search(Record):
 
   @property
   def digest(self) -> str:
-    """Eight hex digits that differ between searches."""
     text = json.dumps(self.model_dump(exclude_unset=True), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -64,7 +63,6 @@ class Search(Record):
     return self
 
   def chose(self, config: dict) -> bool:
-    """Returns whether a config has one of the best settings."""
     flat = identity.flatten(config)
     mine = {name: flat.get(name) for name in self.grid}
     known = [score for _, score in self.scores if score is not None]

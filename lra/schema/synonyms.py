@@ -48,14 +48,10 @@ FIELD_OF = {name: field for field, names in _SYNONYMS.items()
 
 
 def likeliest(name: str, names: Collection[str]) -> str:
-  """Returns the field that a wrong name is likeliest to mean, or ''.
+  """Returns the field that a wrong name (`encoder.depth`, `lr`) means, or ''.
 
   A name of other programs comes first if no field has it, then the fields of
-  the same group, then all others.
-
-  Args:
-    name: the wrong name, such as `encoder.depth` or `lr`.
-    names: the dotted names of all fields.
+  the same group, then all others of the dotted `names`.
   """
   last = name.rpartition('.')[2].lower()
   taken = any(n.rpartition('.')[2] == last for n in names)
