@@ -7,7 +7,6 @@ import concurrent.futures
 import functools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import numpy as np
 import pytest
 import tensorstore
 
-from lra import data_prep
 from lra.core import files
 from lra.many import execute
 from tests.helpers import tiny
@@ -229,32 +227,3 @@ def test_the_end_of_one_is_the_end_of_all_within_a_minute(
     assert 'Traceback' not in errors and '@  ' not in errors  # no C++ stack
   _ends_well(_start(folder, mini_data, 2))
   _same(folder, whole)
-
-
-def _fail(processes):
-  """Checks that two processes end with a user error.
-
-  Returns the stderr of the second process, which detects the error.
-  """
-  (first, _, leader), (second, _, other) = _end(processes)
-  assert (first, second) == (2, 2), leader + other
-  assert 'Another process of this run has failed' in leader
-  assert 'Traceback' not in leader + other
-  return other
-
-
-def test_all_have_one_folder_and_the_same_data(mini_data, tmp_path):
-  assert '--workdir' in _fail(
-      _start([tmp_path / 'run', tmp_path / 'elsewhere'], mini_data, 2))
-  assert not list(tmp_path.glob('*/config.json'))
-  source = ROOT / 'tests' / 'fixtures' / 'listops'
-  for name, left_out in (('one', 0), ('two', 1)):
-    shutil.copytree(source, tmp_path / name)
-    lines = (source / 'basic_train.tsv').read_text('utf-8').splitlines(True)
-    (tmp_path / name / 'basic_train.tsv').write_text(
-        ''.join(lines[:len(lines) - left_out]), 'utf-8')
-    data_prep.prepare('listops', tmp_path / f'{name}_prepared', tmp_path / name)
-  assert 'listops: this process' in _fail(
-      _start(tmp_path / 'run', [tmp_path / 'one_prepared',
-                                tmp_path / 'two_prepared'], 2, 'listops'))
-  assert not list(tmp_path.glob('*/config.json'))

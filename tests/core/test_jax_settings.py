@@ -18,6 +18,8 @@ VARIABLES = {'JAX_ENABLE_X64': '1', 'JAX_DEFAULT_PRNG_IMPL': 'rbg',
              'JAX_HIGH_DYNAMIC_RANGE_GUMBEL': '1',
              'FLAX_FIX_RNG_SEPARATOR': '1', 'JAX_DISABLE_JIT': '1'}
 NO_FOLDER = ROOT / 'setup.cfg' / 'xla'
+
+
 @pytest.fixture(scope='module')
 def trained(mini_data, tmp_path_factory):
   """Returns a function that trains with given environment variables.

@@ -2,16 +2,13 @@
 
 import importlib.util
 import os
-import pathlib
 import shutil
 import subprocess
-import sys
 
 import jax
 import pytest
 
 from lra.core import machine
-from tests.helpers import tiny
 
 NOTHING = dict.fromkeys(('git_commit', 'git_dirty', 'git_published'))
 
@@ -106,10 +103,6 @@ def _staged(root):
   git(root, 'add', 'configs/new.py')
 
 
-def _linked(root):
-  (root.parent / 'configs').symlink_to(root / 'configs')
-
-
 def _chowned(root):
   if os.geteuid():
     pytest.skip('only root can change owners')
@@ -130,7 +123,6 @@ def _chowned(root):
     (lambda root: (root / 'lra/nn/a.py').unlink(), (), True),
     (_put('configs/ignored.py'), ('configs/ignored.py',), True),
     (_put('../elsewhere.py'), ('../elsewhere.py',), True),
-    (_linked, ('../configs/known.py',), False),
     (_chowned, (), False)])
 def test_what_makes_a_commit_modified(checkout, change, files, dirty):
   change(checkout)
@@ -195,28 +187,6 @@ def test_nothing_is_claimed_without_a_repository_of_its_own(
   assert state(package.parent) == NOTHING
   shutil.rmtree(checkout / '.git')
   assert state(checkout) == NOTHING
-
-
-def test_a_file_that_is_too_large_is_no_bug():
-  assert machine.disk_full(OSError(27, 'File too large'))
-  assert machine.disk_full(ValueError('UNKNOWN: write: File too large'))
-  assert not machine.disk_full(OSError(2, 'No such file'))
-
-
-@tiny.needs_libtpu
-@pytest.mark.parametrize('before, given, chosen', [
-    ('', {}, 'cpu'), ('', {'JAX_PLATFORMS': 'cpu,tpu'}, 'cpu,tpu'),
-    ('', {'JAX_PLATFORMS': ''}, ''), ('import jax', {}, 'None')])
-def test_the_platform_is_chosen_where_nobody_has_chosen_it(
-    before, given, chosen):
-  if any(pathlib.Path('/dev').glob('accel*')):
-    pytest.skip('this machine has a TPU')
-  code = (f'{before}\nimport os\nfrom lra.core import machine\n'
-          'machine.skip_tpu()\nprint(os.environ.get("JAX_PLATFORMS"))')
-  done = subprocess.run(
-      [sys.executable, '-c', code], text=True, capture_output=True, check=True,
-      env={**tiny.without_platforms(), **given})
-  assert done.stdout == f'{chosen}\n'
 
 
 @pytest.mark.parametrize('value, kept', [

@@ -9,7 +9,7 @@ from matplotlib import colors
 
 from lra.core.errors import UserError
 from lra.run import curves
-from tests.helpers import commands, scored
+from tests.helpers import scored
 
 SCORES = {0: {100: 0.2, 200: 0.4, 300: 0.5}, 1: {100: 0.4, 200: 0.5}}
 
@@ -155,15 +155,3 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path, spoil, out, words):
     curves.plot_runs(folders, tmp_path / f'figure.{out}')
   assert '\n' not in str(error.value)
   assert not (tmp_path / f'figure.{out}').exists()
-
-
-def test_on_the_command_line(tmp_path):
-  make(tmp_path / 'a')
-  make(tmp_path / 'b', 1, SCORES[1])
-  for runs, word in ([], 'RUN'), (['a', 'c'], 'c '):
-    commands.assert_one_sentence(
-        commands.run('run_lra', 'curves', 'f.png', *runs, cwd=tmp_path), word)
-  assert not (tmp_path / 'f.png').exists()
-  done = commands.run('run_lra', 'curves', 'f.png', 'a', 'b', cwd=tmp_path)
-  assert done.returncode == 0, done.stderr
-  assert (tmp_path / 'f.png').read_bytes().startswith(b'\x89PNG')

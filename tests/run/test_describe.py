@@ -1,16 +1,12 @@
 """Tests the text of --print_config: value, meaning and range of every field."""
 
 import re
-from typing import Annotated, Literal
 
 import pytest
-from pydantic import Field
-from pydantic.fields import FieldInfo
 
 from lra import models
 from lra.run import check, describe
 from lra.schema import fields, identity
-from lra.schema.fields import COUNT
 from tests.helpers import small
 
 
@@ -36,11 +32,3 @@ def test_every_argument_of_a_mixer_has_a_meaning(model):
   assert [name for name, info in found.items()
           if not info.description and name not in models.GIVEN
           and f'model.{name}' not in fields.FIELDS] == []
-
-
-@pytest.mark.parametrize('field, said', [
-    (Annotated[int, Field(ge=0, le=COUNT)], 'At least 0.'),
-    (Annotated[float, Field(gt=0, lt=1)], 'Above 0 and below 1.'),
-    (Literal['a', 'b'], 'One of a, b.'), (str, '')])
-def test_ranges_leave_out_the_limits_of_machines(field, said):
-  assert describe.limits(FieldInfo.from_annotation(field)) == said

@@ -142,14 +142,6 @@ def test_devices_share_a_microbatch():
     mesh.check(small.experiment(c), two)
 
 
-def test_lengths_are_chosen_by_devices_that_do_not_wait_for_each_other():
-  c = _config('simpletron', {})
-  c.train.lengths = (12,)
-  assert small.make(c, None).lengths == (12, 24)
-  c.mesh.update(MESHES['sequence'])
-  assert small.make(c, None).lengths == (24,)
-
-
 @pytest.mark.full
 def test_of_pairs_the_tokens_are_split_and_not_the_pair():
   c = small.config('simpletron', 'retrieval', eval_batch_size=4)

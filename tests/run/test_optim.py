@@ -210,15 +210,6 @@ def test_average_of_the_weights():
   assert any(jax.tree.leaves(moved))
 
 
-def test_what_decays():
-  p = small.make(small.config('transformer', 'listops'))
-  mask = optim.decay_mask(p.state_shape.params)
-  decays = {jax.tree_util.keystr(k): v
-            for k, v in jax.tree_util.tree_leaves_with_path(mask)}
-  assert all(decays[k] == ('kernel' in k or k.endswith(
-      ("['embedding']['embedding']", "['positions']"))) for k in decays)
-
-
 def _steps(groups, count=3, **optim_fields):
   """Returns two {name: array}: parameters before and after `count` updates."""
   c = small.config('transformer', 'listops', learning_rate=0.1, warmup_steps=0)

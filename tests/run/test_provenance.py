@@ -75,16 +75,6 @@ def test_a_resumed_run_is_published_if_all_its_commits_are(
   assert made['git_published'] is all_of_them
 
 
-def test_a_resumed_run_says_on_what_all_its_processes_ran():
-  now = {**NOW, 'device': 'cpu (2 cores)'}
-  for before, devices in (
-      ({'device': 'cpu (2 cores)'}, None), ({}, None),
-      ({'device': 'NVIDIA H100'}, ['NVIDIA H100', 'cpu (2 cores)']),
-      ({'device': 'cpu (2 cores)', 'devices': ['a', 'cpu (2 cores)']},
-       ['a', 'cpu (2 cores)'])):
-    assert provenance.continued(before, now).get('devices') == devices
-
-
 @pytest.mark.parametrize('before, now, kept', [
     ({}, ['-a'], ['-a']), ({'xla_flags': ['-b']}, [], ['-b']), ({}, [], None),
     ({'xla_flags': ['-b', '-a']}, ['-a', '-c'], ['-b', '-a', '-c'])])

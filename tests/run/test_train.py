@@ -215,22 +215,6 @@ def test_divergence_is_a_result(mini_data, tmp_path):
   assert files.read_json(tmp_path / 'result.json')['status'] == 'diverged'
 
 
-@pytest.mark.full
-def test_a_last_update_that_diverges_is_found_by_the_test(
-    mini_data, tmp_path, monkeypatch):
-  """Without validation, only the test sees the last update's parameters."""
-  c = same_run.config(mini_data, include_val=True, select='last')
-  scored = scoring.evaluate
-
-  def spoilt(run, params, *args):
-    return scored(run, jax.tree.map(lambda x: x * np.nan, params), *args)
-
-  monkeypatch.setattr(scoring, 'evaluate', spoilt)
-  result = train.train(small.experiment(c, tmp_path))
-  assert (result.status, result.steps, result.test) == ('diverged', 6, None)
-  assert 'NaN' not in (tmp_path / 'metrics.jsonl').read_text()
-
-
 def test_checkpoints_of_before_a_field_of_progress_are_read(tmp_path):
   fields = dataclasses.asdict(RunCounters(timed_steps=3))
   del fields['peak_memory_bytes']
@@ -238,20 +222,6 @@ def test_checkpoints_of_before_a_field_of_progress_are_read(tmp_path):
   del fields['timed_steps']
   with pytest.raises(UserError, match=f'{tmp_path} .*--workdir'):
     RunCounters.of(fields, tmp_path)
-
-
-@pytest.mark.full
-def test_where_a_run_diverged_does_not_depend_on_the_clock(
-    mini_data, tmp_path):
-  """The step of divergence is the same with a checkpoint due at each step."""
-  steps = []
-  for minutes in (0.0, 5.0):
-    c = same_run.config(mini_data, learning_rate=1e30, warmup_steps=0)
-    c.train.checkpoint_minutes, c.train.log_every = minutes, 5
-    c.train.eval_every = 6
-    run = small.experiment(c, tmp_path / str(minutes))
-    steps.append(train.train(run).steps)
-  assert steps == [5, 5]
 
 
 @pytest.mark.full

@@ -88,14 +88,3 @@ def test_the_command_leaves_no_file(mini_data, tmp_path):
   done = commands.run('run_lra', *arguments, cwd=tmp_path)
   assert done.returncode == 0, done.stderr
   assert '10 of 4,000 steps' in done.stdout and not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize('flag', [
-    '--record', '--seeds=0-1', '--grid=train.steps=[1,2]', '--workdir=here',
-    '--log=csv', '--notest', '--max_minutes=0'])
-def test_flags_of_whole_runs_are_refused(flag, tmp_path):
-  done = commands.run(
-      'run_lra', f'--config={ROOT}/configs/simpletron.py:listops_mini',
-      '--trial', flag, cwd=tmp_path)
-  commands.assert_one_sentence(
-      done, '--trial', flag.partition('=')[0])

@@ -1,7 +1,6 @@
 """Reads logs written by --log with their own tools, after stops and kills."""
 
 import csv
-import errno
 import importlib.util
 import itertools
 import json
@@ -16,6 +15,8 @@ from lra.run import rundir
 
 CONFIG = {'seed': 0, 'task': 'listops_mini', 'data_dir': '',
           'model': {'name': 'simpletron'}, 'train': {'steps': 6}}
+
+
 def _needs(name):
   library = _READERS[name][1]
   slow = [pytest.mark.full] if name in _TRACKERS else []
@@ -207,43 +208,14 @@ def test_each_point_is_there_once_after_stops(name, tmp_path):
   assert found == pytest.approx(logged, rel=1e-6)
 
 
-def test_a_full_disk_ends_a_run_as_that_of_the_metrics_does(tmp_path):
-  made = _opened(tmp_path, 'csv')
-  _log(made, 1)
-  for path in (tmp_path / 'metrics.csv', made.metrics_path):
-    path.unlink()
-    path.symlink_to('/dev/full')
-    with pytest.raises(OSError) as caught:
-      _log(made, 2)
-    assert caught.value.errno == errno.ENOSPC
-
-
-def _taken(tmp_path, monkeypatch):
-  """A file is in the place of TensorBoard's folder."""
-  if importlib.util.find_spec('tensorboardX') is None:
-    pytest.skip('tensorboardX is not installed')
-  (tmp_path / 'tensorboard').touch()
-  return 'tensorboard', '--log=tensorboard cannot write to'
-
-
-def _without_a_key(tmp_path, monkeypatch):
-  wandb = pytest.importorskip('wandb')
-
-  def refuse(**settings):
-    raise wandb.errors.UsageError('No API key configured.\nLog in.')
-
-  monkeypatch.setattr(wandb, 'init', refuse)
-  return 'wandb', 'No API key configured. Log in.*offline'
-
-
-@pytest.mark.parametrize('case', [_taken, _without_a_key])
-def test_a_writer_that_refuses_leaves_no_file_of_another(
-    tmp_path, monkeypatch, case):
-  name, words = case(tmp_path, monkeypatch)
+@pytest.mark.skipif(importlib.util.find_spec('tensorboardX') is None,
+                    reason='tensorboardX is not installed')
+def test_a_writer_that_refuses_leaves_no_file_of_another(tmp_path):
+  (tmp_path / 'tensorboard').touch()  # in the place of its folder
   made = _opened(tmp_path)
   _log(made, 1)
-  with pytest.raises(UserError, match=words):
-    made.log_to(['csv', name])
+  with pytest.raises(UserError, match='--log=tensorboard cannot write to'):
+    made.log_to(['csv', 'tensorboard'])
   assert not (tmp_path / 'metrics.csv').exists()
 
 

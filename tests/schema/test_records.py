@@ -80,13 +80,6 @@ def test_seeds_that_share_some_scores_are_seeds(place, scores):
   assert len(row.row.runs) == 2 and not left_out
 
 
-def test_a_copy_without_the_kept_answers_is_one(place):
-  kept = {'loss': 0.5, 'correct': bits.pack([True] * 130 + [False] * 70)}
-  place.put('a.json', 0, scores=kept)
-  place.put('b.json', 1, scores={'loss': 0.5})
-  assert list(place.load()[1]) == ['runs/b.json']
-
-
 @pytest.mark.parametrize('field', FITTED)
 def test_seeds_that_were_fitted_to_other_machines_share_a_row(place, field):
   place.put('', 0)
