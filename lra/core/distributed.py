@@ -165,8 +165,7 @@ def _keep_stdout():
 def ending(run: Callable[[], int]) -> int:
   """Returns the exit code of `run`, even if other processes are lost then.
 
-  At the exit JAX waits for them, and aborts if they do not come. The abort then
-  exits with the code stored here.
+  If they are, JAX aborts at the exit, with the code stored here.
   """
   import jax
   try:
@@ -211,10 +210,7 @@ def broadcast_from_leader(make: Callable[[], Any]) -> Any:
 
 
 def run_or_fail_together(make: Callable[[], Any]) -> Any:
-  """Calls `make` in each process, the leader first; returns its value.
-
-  A UserError in one process ends all of them.
-  """
+  """Calls `make` in each process, the leader first; all fail if one does."""
   if not is_multiprocess():
     return make()
   made = []

@@ -119,11 +119,7 @@ def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
 
 
 def lock_file(path: pathlib.Path, mode: int = 0o666) -> BinaryIO:
-  """Opens a file for `fcntl.flock`; creates it with `mode`, less the umask.
-
-  It follows no link and empties no file: in somebody else's folder a link may
-  lead to any file.
-  """
+  """Opens a file for `fcntl.flock`; follows no link, and empties no file."""
   try:
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
   except OSError as error:

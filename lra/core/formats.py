@@ -33,10 +33,7 @@ def percent(fraction: float | None, after: int = 2) -> str:
 
 
 def digits(low: float, high: float) -> int:
-  """Returns how many decimals to print of a fraction with an interval.
-
-  It is one if half the interval is a percentage point or more, else two.
-  """
+  """Returns 1 decimal if half an interval is a point or more, else 2."""
   return 1 if 50 * (high - low) >= 1 else 2
 
 

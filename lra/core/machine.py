@@ -128,10 +128,7 @@ def xla_flags() -> list[str]:
 
 
 def shown_flag(flag: str) -> str:
-  """Returns a flag of XLA_FLAGS without a path, which could name a user.
-
-  Another word, such as a file of flags, becomes the name of the variable.
-  """
+  """Returns a flag of XLA_FLAGS without a path, which could name a user."""
   name, _, value = flag.partition('=')
   if not name.startswith('-'):
     return 'XLA_FLAGS'
@@ -155,10 +152,7 @@ def memory() -> int:
 
 
 def skip_tpu() -> None:
-  """Stops JAX from looking for a TPU if libtpu is here without an accelerator.
-
-  libtpu, which the ahead-of-time tests need, would print errors to stderr.
-  """
+  """Stops JAX from looking for a TPU if only libtpu, not the TPU, is here."""
   find, devices = importlib.util.find_spec, pathlib.Path('/dev')
   accelerators = find('jax_plugins') or any(devices.glob('accel*')) or any(
       devices.glob('vfio/*'))
@@ -180,11 +174,7 @@ def cpu_name() -> str:
 
 
 def accelerator(root: pathlib.Path = pathlib.Path('/')) -> str:
-  """Returns the accelerator that JAX will probably use, '' if there is none.
-
-  JAX itself is not called: it would take memory. The name of a GPU is the one
-  in records, any TPU is 'TPU'. The folder `root` has `dev` and `proc`.
-  """
+  """Returns the accelerator that JAX will use, as in records, without JAX."""
   find, devices = importlib.util.find_spec, root / 'dev'
   if os.environ.get('JAX_PLATFORMS', '').split(',')[0] == 'cpu':
     return ''

@@ -81,10 +81,7 @@ def found(path: str | os.PathLike) -> pathlib.Path:
 
 
 def config_parts(said: str) -> list[str]:
-  """Splits the value of --config into [file, argument], or [file].
-
-  It splits at the first colon after `.py`, since folders may have colons.
-  """
+  """Splits --config=FILE:ARGUMENT, at the first colon after `.py`."""
   match = re.fullmatch(r'(.*?\.py)(?::(.*))?', said, re.DOTALL)
   if match:
     return [part for part in match.groups() if part is not None]
@@ -101,11 +98,7 @@ def config_file(name: str) -> pathlib.Path:
 
 
 def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
-  """Returns a path of this machine's file system; refuses a URL.
-
-  This program locks, maps and replaces files, which a bucket cannot do. `name`
-  is the flag or field of the path.
-  """
+  """Returns a path, of the field or flag `name`; refuses a URL."""
   text = os.fspath(path)
   if _URL.match(text):
     raise UserError(

@@ -37,10 +37,7 @@ class _State:
 
 
 def listen() -> None:
-  """Begins to listen; call it before a library starts a thread.
-
-  A signal that is ignored, as `nohup` does with SIGHUP, stays ignored.
-  """
+  """Begins to listen, except to ignored signals; call it before threads."""
   heard = [s for s in _SIGNALS if signal.getsignal(s) != signal.SIG_IGN]
   signal.pthread_sigmask(signal.SIG_BLOCK, heard)
   signal.signal(signal.SIGUSR1, lambda *_: _act([_INTERRUPT]))

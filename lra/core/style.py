@@ -31,10 +31,7 @@ _ALONE = threading.RLock()
 
 @contextlib.contextmanager
 def style():
-  """Sets our looks, whatever the user's own matplotlib settings are.
-
-  The settings are those of the process, so one thread at a time has them.
-  """
+  """Sets our looks, in one thread at a time: they are of the process."""
   with (_ALONE, warnings.catch_warnings(), matplotlib.rc_context(),
         matplotlib.style.context(['default', _STYLE])):
     # Warnings about letters that a font lacks, and points that are all equal.

@@ -32,10 +32,7 @@ progress = functools.partial(tqdm.tqdm, mininterval=0.5)
 
 
 def bar(*, total: int, done: int = 0, what: str, unit: str = 'step'):
-  """Returns a bar on stderr; without a terminal, a line every half minute.
-
-  On a terminal the bars of several runs are below each other.
-  """
+  """Returns a bar on stderr; without a terminal, a line every half minute."""
   quiet = not sys.stderr.isatty()
   return tqdm.tqdm(
       total=total, initial=done, desc=what, unit=unit, file=sys.stderr,

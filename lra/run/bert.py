@@ -104,9 +104,7 @@ def _weights(folder):
 
 
 def check(config, folder: pathlib.Path) -> None:
-  """Checks that the encoder of a config is that of a BERT.
-
-  The mixer, the pooling and the classifier may be any.
+  """Checks that the encoder of a config is that of a BERT, but for its mixer.
   """
   theirs, ours = settings(folder), identity.flatten(config.to_dict())
   wanted = _FIXED | {'encoder.gelu': _GELU[theirs['hidden_act']]}
@@ -171,11 +169,7 @@ def _turned(name, value, heads):
 
 def rules(ours, theirs, before: tuple = ()
           ) -> tuple[tuple[str, str | None], ...]:
-  """Returns pairs (expression, tensor or None), for arrays without a rule.
-
-  `ours` are arrays of a new model, `theirs` the tensors of a BERT, `before` the
-  rules that come first.
-  """
+  """Returns a rule for each array of ours that the rules `before` leave out."""
   found = []
   for name in ours:
     if any(re.fullmatch(pattern, name) for pattern, _ in before):

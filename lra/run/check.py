@@ -45,10 +45,7 @@ def plain(config: ConfigDict) -> dict[str, Any]:
 
 
 def missing(values: dict) -> str:
-  """Returns the first field that `plain` values lack, or ''.
-
-  The number and the width of heads may be missing: not all mixers have heads.
-  """
+  """Returns the first missing field, or ''; not all mixers have heads."""
   known = identity.flatten(values)
   return next((name for name in FIELDS if name not in known and not (
       name.startswith('model.') and name != 'model.name')), '')
@@ -162,10 +159,7 @@ def _shown(value):
 
 
 def sharing(c) -> int:
-  """Returns how many examples share batch-norm statistics.
-
-  A microbatch is a multiple of this number.
-  """
+  """Returns how many examples share the statistics of a batch norm."""
   return 1 if c.encoder.norm != 'batch' else (
       c.encoder.norm_examples or c.train.batch_size)
 

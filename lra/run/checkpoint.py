@@ -41,11 +41,7 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 class Damaged(Exception):
-  """Raised if the folder `path` is damaged, for the reason `why`.
-
-  If its arrays have other names, shapes or dtypes than expected, `differs`
-  describes the difference. Otherwise `differs` is ''.
-  """
+  """The folder `path` is damaged. `differs`: its arrays have other shapes."""
 
   def __init__(self, path: pathlib.Path, why: str, differs: str = ''):
     super().__init__(f'{path} is damaged ({why})')
@@ -329,10 +325,7 @@ def _difference(path, like):
 
 
 def difference(theirs: Mapping[str, tuple], ours: Mapping[str, tuple]) -> str:
-  """Describes the first array in which a file and a config differ, or ''.
-
-  Both arguments are {name: (shape, dtype)}.
-  """
+  """Describes the first difference of two {name: (shape, dtype)}, or ''."""
   differ = sorted({name for name, _ in theirs.items() ^ ours.items()},
                   key=lambda name: (not name.startswith('params'), name))
   for name in differ[:1]:

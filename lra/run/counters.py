@@ -59,10 +59,9 @@ class RunCounters:
         self.peak_memory_bytes, machine.peak_memory())
 
   def notes_guessing(self, guesses: bool, step: int, steps: int) -> bool:
-    """Notes whether the loss is that of guessing; returns whether to warn.
+    """Returns True once: if the loss has been that of guessing for long.
 
-    It returns True once: if the loss since each log point has been that of
-    guessing for a tenth of all `steps`, without a break, at `step`.
+    That is for a tenth of all `steps`, at each log point and without a break.
     """
     if not guesses:
       self.guessing_since = -1
@@ -112,10 +111,6 @@ def scored_of(state) -> dict:
 
 
 def at_guessing(loss: float, entropy: float | None, num_classes: int) -> bool:
-  """Returns whether a training loss is that of guessing, in nats.
-
-  The entropy of the labels is None or 0 if guessing has no meaning. A uniform
-  guess has the loss ln C.
-  """
+  """Returns whether a loss is that of guessing; a uniform guess has ln C."""
   return bool(entropy) and (
       _BELOW * entropy <= loss <= _ABOVE * math.log(num_classes))

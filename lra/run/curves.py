@@ -81,10 +81,7 @@ def mixer_std(points: dict) -> list[dict]:
 
 
 def read(path: pathlib.Path) -> dict:
-  """Returns the log points of a run: {(split, step): object}.
-
-  A last line cut short by a kill is left out. The last point of a step counts.
-  """
+  """Returns {(split, step): log point}, without a last line torn by a kill."""
   try:
     lines = files.read(path, files.MAX_LINES).decode(
         errors='replace').splitlines()
@@ -149,10 +146,9 @@ def _read_run(path):
 def plot_runs(paths: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
   """Writes the validation accuracies of runs against steps, as .png or .svg.
 
-  Runs of one experiment (`lra.schema.identity`) that differ in their seed
-  share a line. The line is their mean, at the steps that all of them have. A
-  band reaches from the least to the largest. Records do not hold the curve:
-  each is a diamond at the step of its tested parameters.
+  A line is the mean over the seeds of an experiment, at the steps that all of
+  them have. A band reaches from the least to the largest. A record is a diamond
+  at the step of its tested parameters.
   """
   out = pathlib.Path(out)
   form = out.suffix[1:].lower()

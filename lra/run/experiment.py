@@ -1,8 +1,4 @@
-"""Makes the experiment of a config.
-
-`resolve` checks a config and builds its encoder, once. Nothing after it checks
-the config again.
-"""
+"""The experiment of a config, which `resolve` checks once."""
 
 import dataclasses
 import functools
@@ -134,10 +130,7 @@ class Experiment:
 
 def resolve(config: ConfigDict, *, made_by: str = '',
             folder: str | os.PathLike | None = None) -> Experiment:
-  """Checks a config, without a device, and builds what follows from it.
-
-  The config is copied. The default folder is `identity.run_folder`.
-  """
+  """Checks a config, without a device, and builds what follows from it."""
   check.check(config)
   task = tasks.get(config.task)
   if made_by and not task.probe:
@@ -219,10 +212,7 @@ def protocol_changes(config: dict, made_by: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _own(made_by):
-  """Returns the arguments that a config file gives its mixer, by dotted name.
-
-  Cached, since the file may change while its runs last.
-  """
+  """Returns a mixer's arguments in its config file, before that may change."""
   made = loader.made_by([f'--config={made_by}'])
   return identity.flatten({
       'model': made.copy_and_resolve_references().to_dict().get('model', {})})

@@ -21,10 +21,7 @@ _FORM = ('--config has the form configs/<model>.py:<task>, and `list` shows '
 
 def define(values: flags.FlagValues = flags.FLAGS,
            argv: list[str] | None = None) -> flags.FlagHolder:
-  """Defines --config, whose value is the config, locked and with references.
-
-  The arguments `argv`, by default of the process, change its fields.
-  """
+  """Defines --config, a locked config that `argv` (by default ours) changes."""
   holder = config_flags.DEFINE_config_file(
       'config', None, 'Train configs/<model>.py:<task>[,protocol=<name>]. '
       'Change a field like this: --config.train.steps=100.', lock_config=True,

@@ -88,11 +88,7 @@ def of_state(mesh, shape: tuple[int, ...]) -> NamedSharding:
 
 
 def keep_split(tree, *axes: str):
-  """Splits arrays like the state, if any of `axes` has many devices.
-
-  The compiler may have split an array in another way, which is undone once,
-  here.
-  """
+  """Splits arrays like the state, whatever the compiler has chosen."""
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or all(mesh.shape.get(axis, 1) == 1 for axis in axes):
     return tree
@@ -112,10 +108,7 @@ def rows(mesh, size: int) -> slice:
 
 
 def joined(batch, shardings, size: int, axis: int):
-  """Joins the parts of a batch, numpy arrays of `rows`, of all processes.
-
-  `size` is the number of examples of all processes, along `axis`.
-  """
+  """Joins the parts of a batch of `size` examples that processes have made."""
   if not distributed.is_multiprocess():
     return batch
   over = next(iter(shardings.values())).mesh
@@ -132,10 +125,7 @@ def joined(batch, shardings, size: int, axis: int):
 
 
 def everywhere(tree, sharding):
-  """Puts numbers that are equal in all processes on all devices.
-
-  `jax.device_put` would first make the processes compare the numbers.
-  """
+  """Puts numbers on all devices, without a comparison between processes."""
   def put(x):
     x = np.asarray(x)
     return jax.make_array_from_callback(x.shape, sharding, lambda _: x)
@@ -144,10 +134,9 @@ def everywhere(tree, sharding):
 
 
 def largest(mesh):
-  """Returns a function that computes maxima over all processes.
+  """Returns a function (own int32 [n], after) -> maxima over all processes.
 
-  It maps (own int32 [n], after) to int32 [n], on the devices. Its result is
-  ready only after the arrays `after`.
+  The result is ready only after the arrays `after`.
   """
   compiled = jax.jit(lambda own, after: own.max(0), keep_unused=True,
                      out_shardings=NamedSharding(mesh, P()))

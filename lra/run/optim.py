@@ -117,8 +117,7 @@ def groups_of(config) -> tuple:
 def numbers(config) -> dict[str, np.ndarray]:
   """Returns `learning_rate` and `weight_decay`, float32 [G], of `groups_of`.
 
-  Without groups, one group has all parameters. Compiled steps take them as
-  arguments, so they may vary over a grid without another compilation.
+  Compiled steps take them as arguments, so they may vary without compilation.
   """
   groups = groups_of(config) or (('.*', {}),)
   return {name: np.array([(options or {}).get(name, config.train[name])

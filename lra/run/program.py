@@ -73,20 +73,13 @@ class Program:
 
   @property
   def all_lengths(self) -> tuple[int, ...]:
-    """`Experiment.lengths` on a CPU, by which examples are sorted there.
-
-    On a GPU, the choice between lengths would make the host wait for the
-    device.
-    """
+    """`Experiment.lengths` on a CPU; on a GPU, a choice would make it wait."""
     lengths = self.experiment.lengths
     return lengths if sizes_lib.is_cpu(self.mesh) else lengths[-1:]
 
   @property
   def lengths(self) -> tuple[int, ...]:
-    """Lengths that batches are computed at, for this mesh.
-
-    There are several only if devices need not wait for one another.
-    """
+    """Lengths of batches on this mesh: one if devices wait for one another."""
     together = self.mesh.size > self.mesh.shape['data']
     return self.all_lengths[-1:] if together else self.all_lengths
 
@@ -113,10 +106,7 @@ class Program:
         axis=int(micro))
 
   def put_given(self):
-    """Puts `seed`, int32 [], and the values of `optim.numbers` on the devices.
-
-    Configs that differ only in these share one compiled step.
-    """
+    """Puts the seed and `optim.numbers` on the devices."""
     return mesh.everywhere(self._given, self._replicated)
 
   @property
@@ -194,8 +184,7 @@ class Program:
                ) -> list | None:
     """Returns counts for `Objective.scores`, of every example in its `order`.
 
-    `tick` is called with the counts of each dispatched batch, which may not be
-    ready yet. If it returns False, the evaluation ends and returns None.
+    If `tick` of the counts of a dispatched batch is False, it returns None.
     """
     counts, size = [], self.sizes.eval_batch
     for batch in batches.eval_batches(

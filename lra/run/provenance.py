@@ -29,8 +29,7 @@ def of_run(program: Program, shared: ProcessCache,
            recorded: bool = False) -> dict:
   """Returns origin, model sizes, device, kernel and flags, for the record.
 
-  The origin is read once, by the first run of a process, since files may be
-  edited later. `recorded`: whether a run of this process will be published.
+  The origin is read once in a process, since files may be edited later.
   """
   experiment = program.experiment
   name = experiment.config.model.name
@@ -110,11 +109,7 @@ def of_folder(folder: pathlib.Path) -> str | None:
 
 def warn_of_edits(
     runs: Iterable[tuple[pathlib.Path, str, str | None]], what: str) -> None:
-  """Warns about runs whose model file has changed since.
-
-  `runs` are triples of run directory, model and `model_sha256`, None if
-  unknown. `what` is FINISHED, GOES_ON or LOADED.
-  """
+  """Warns of runs (folder, model, `model_sha256`) of another model file."""
   edited = {}
   for folder, model, digest in runs:
     if None not in (digest, now := _sha256(_file_of(model))) and digest != now:

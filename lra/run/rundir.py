@@ -71,10 +71,7 @@ def environment(folder: pathlib.Path) -> dict:
 
 
 class RunDirectory:
-  """The run directory of one config and seed; locked until `close`.
-
-  Processes that do not lead write nothing (`writes`).
-  """
+  """The locked directory of a run; only the leading process `writes`."""
 
   def __init__(self, folder: pathlib.Path, config: dict, *,
                writes: bool = True):
@@ -175,10 +172,7 @@ class RunDirectory:
       self._writers = writers.make(names, self.folder, self._config, points)
 
   def rewind(self, step: int, validated_step: int) -> None:
-    """Drops metrics that will be logged again, and a line torn by a kill.
-
-    The run resumes from `step`. Validations after `validated_step` run again.
-    """
+    """Drops metrics after a checkpoint, which come again, and a torn line."""
     if not self._writes:
       return
     last = {'train': step, 'val': validated_step,

@@ -23,10 +23,7 @@ Tick = Callable[[Any], bool]  # see `Program.evaluate`
 
 
 def validate(run: Trainer, state: TrainState, stop: StopRequest) -> bool:
-  """Scores the validation split; keeps the parameters if best so far.
-
-  Returns False if a stop was requested meanwhile; nothing is kept then.
-  """
+  """Scores the validation split; keeps the best. Returns False after a stop."""
   run.stop_clock()
   split, scored = run.data.splits['val'], scored_of(state)
   if len(split):
@@ -53,10 +50,7 @@ def validate(run: Trainer, state: TrainState, stop: StopRequest) -> bool:
 
 
 def test(run: Trainer, state: TrainState, stop: StopRequest) -> dict | None:
-  """Returns the scores of the test split; None after a stop.
-
-  Afterwards it scores the tests of other lengths that the task has.
-  """
+  """Returns the scores of the test split, None after a stop; fills `longer`."""
   run.checkpoints.wait()
   scored = run.counters.chosen(run.program, state, run.checkpoints)
   found = evaluate(run, scored, 'test', stop)
@@ -111,10 +105,7 @@ def _ticks(run, shown, stop):
 
 def score(made: Program, eval_step: Callable, scored, split: prepared.Split,
           tick: Tick, train: prepared.Split | None = None) -> dict | None:
-  """Returns the objective's scores of a split; None if `tick` ended it.
-
-  See `Program.evaluate`. Training examples add the objective's analysis.
-  """
+  """Returns the objective's scores of a split; None if `tick` ended it."""
   counts = made.evaluate(eval_step, scored, split, tick)
   if counts is None:
     return None
@@ -136,11 +127,7 @@ def mixer_std(made: Program, compiled: Callable, scored,
 
 def longer(made: Program, scored, once: Callable, ticks: Callable[[Any], Tick]
            ) -> Iterator[tuple[str, dict | None]]:
-  """Yields (name, scores) of the task's tests of other lengths, as '40-256'.
-
-  The scores are None after a stop. `once(text, make)` shares a program between
-  runs, `ticks` makes a `Tick` from a bar.
-  """
+  """Yields (name, scores or None) of tests of other lengths, as '40-256'."""
   for name in made.objective.task.longer:
     split = longer_lib.split(made.objective.task.name, name)
     longest = int(prepared.lengths(split).max())
@@ -163,11 +150,7 @@ def at_other_length(made: Program, eval_step: Callable, scored,
 
 
 def at_length(made: Program, length: int) -> Program:
-  """Returns a program for sequences of up to `length` tokens.
-
-  The model is the one that the config describes at that length. Its parameters
-  must have the shapes of the trained ones.
-  """
+  """Returns the program that the config describes for `length` tokens."""
   if length <= made.objective.seq_len:
     return made
   before = made.experiment

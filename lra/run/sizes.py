@@ -1,12 +1,8 @@
 """Chooses batch sizes that fit into the memory of the hardware.
 
-A microbatch size changes memory and speed, not the result: gradients are summed
-over a batch, and dropout depends on the example (`lra.nn.draws`). Examples that
-share statistics of a batch norm are in one microbatch.
-
-An accelerator raises an error if its memory is full. On a CPU, the system kills
-the process without a message. So on a CPU the sizes are compared with the
-machine's memory beforehand.
+They change memory and speed, not the result. An accelerator raises an error if
+its memory is full. On a CPU, the system kills the process without a message. So
+there the sizes are compared with the machine's memory beforehand.
 """
 
 import dataclasses
@@ -39,10 +35,7 @@ class Sizes:
 
 
 def wanted(config, mesh, before: dict | None = None) -> Sizes:
-  """Returns the sizes to try first.
-
-  On the same kind of device a run keeps the sizes in `before`, its env.json.
-  """
+  """Returns the sizes to try first; a run keeps those of its env.json."""
   train, share, kept = config.train, devices(mesh), before or {}
   if kept.get('device') != machine.device_name():
     kept = {}
@@ -69,10 +62,7 @@ def unit(config, mesh) -> int:
 
 
 def _divisor(batch, most, share, unit):
-  """Returns the largest microbatch of at most `most` that devices can split.
-
-  Each device gets at least one example. The microbatch is a multiple of `unit`.
-  """
+  """Returns the largest multiple of `unit` that divides, at most `most`."""
   if batch % share:
     raise UserError(
         f'config.train.batch_size={batch} cannot be split over {share} '

@@ -1,7 +1,4 @@
-"""Sources of a run: another run or a BERT, and their vocabulary.
-
-Only runs with `config.init_from`, `config.pretrain` or a tokenizer need this.
-"""
+"""The sources of a run: another run or a BERT, and their vocabulary."""
 
 import pathlib
 import re
@@ -128,10 +125,7 @@ def check_tokenizer(config) -> str:
 
 
 def vocabulary(config, folder: pathlib.Path) -> wordpiece.Vocabulary:
-  """Returns the vocabulary of a run whose encoder has `vocab_size`.
-
-  The copy in the run directory counts: a run may outlive the original.
-  """
+  """Returns the vocabulary of a run; the copy in its directory comes first."""
   if not config.tokenizer_source:
     raise UserError(
         f'config.encoder.vocab_size={config.encoder.vocab_size} needs a '

@@ -370,9 +370,6 @@ ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
 
 
 def added(model: str) -> dict[str, Any]:
-  """Returns {field added later: the value that describes earlier versions}.
-
-  The later arguments of the model are included.
-  """
+  """Returns {later field or argument: the value of earlier versions}."""
   return LATER | {f'model.{name}': value for name, value in
                   ADDED_TO_MODELS.get(model, {}).items()}

@@ -81,10 +81,7 @@ def values(change: str) -> list[str]:
 
 
 def _parts(text, separators):
-  """Splits a text at separators that no bracket or quote encloses.
-
-  A part is None if it has no characters and no quotes.
-  """
+  """Splits a text at separators outside of brackets and quotes."""
   parts: list[Any] = [None]  # None or the tokens of a part
   closing = []
   for token in _TOKEN.findall(text):

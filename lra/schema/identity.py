@@ -42,10 +42,7 @@ def flatten(config: dict, prefix: str = '') -> dict:
 
 
 def with_sizes(flat: dict) -> dict:
-  """Returns {dotted field: value} with the sizes for a CPU in place of 0.
-
-  Earlier versions had one size for every machine, that of a CPU.
-  """
+  """Returns {field: value} with CPU sizes for 0, as of earlier versions."""
   sized = dict(flat)
   for name in ('microbatch_size', 'eval_batch_size'):
     on_cpu = sized.pop(f'train.cpu_{name}', None)
@@ -55,10 +52,7 @@ def with_sizes(flat: dict) -> dict:
 
 
 def identity(config: dict) -> dict:
-  """Returns the part of a config that identifies it, nested like the config.
-
-  The config consists of JSON values (tuples count as lists), of any version.
-  """
+  """Returns the part of a config that identifies it, as JSON stores it."""
   config = _plain(
       {k: v for k, v in config.items() if k not in MACHINE_FIELDS})
   if isinstance(config.get('train'), dict):
@@ -92,10 +86,7 @@ def _plain(value):
 
 
 def without_paths(config: dict) -> dict:
-  """Returns a config without the folders of one user, for others to read.
-
-  `init_from` stays if it names a config: then anyone can train that run.
-  """
+  """Returns a config without the folders of one user, for others to read."""
   paths = ['data_dir', 'tokenizer'] + ['init_from'] * (
       not names_config(config.get('init_from', '')))
   return {**config, **{name: '' for name in paths if name in config}}

@@ -58,10 +58,7 @@ AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 class MixerStd(Record):
-  """Standard deviations of the mixers' outputs after `step` updates.
-
-  `blocks` has one for each block; None if it was not finite.
-  """
+  """Standard deviations of the mixers' outputs; None if not finite."""
   step: Count
   blocks: Annotated[list[Amount | None], Field(max_length=MOST_TRIED)]
 
@@ -175,10 +172,7 @@ class Result(File):
 
   @property
   def record_path(self) -> pathlib.Path:
-    """Path of its record from the folder of all records.
-
-    The path consists of checked names, so it cannot lead out of that folder.
-    """
+    """Path of its record, of checked names, from the folder of all records."""
     found = f'-{self.search.digest}' if self.search else ''
     name = (f'{self.model}-{identity.config_hash(self.config)}{found}-'
             f's{self.seed}.json')
@@ -241,9 +235,7 @@ class ClassificationResult(Result):
 
 
 def check_name(field: str, value: str) -> None:
-  """Raises UserError if a model or protocol has a name that no result may have.
-
-  Call it before a run begins, because its result could not be stored.
+  """Checks, before a run, that records may have a model's or protocol's name.
   """
   try:
     pydantic.TypeAdapter(Name).validate_python(value)

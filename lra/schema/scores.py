@@ -33,10 +33,7 @@ Parts = Annotated[dict[Text, Annotated[
 
 
 class ClassificationScores(Scores):
-  """Scores of a classifier on one split.
-
-  Precision, recall and F1 are means over the classes.
-  """
+  """Scores of a classifier on one split; most are means over the classes."""
   loss: Loss = field('Mean cross entropy, in nats.')
   accuracy: Fraction
   precision: Fraction
