@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +23,9 @@ from lra.schema.fields import FIELDS, MANY
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
 
 _LONGEST = 100  # most characters of a value in a message
+_WIDTH = 76
+# Limits of the machine, not of the field: they are not printed.
+_NO_LIMIT = (fields.COUNT, -fields.COUNT, MANY, fields.LARGEST)
 _LIMITS = {'low': 'ge', 'high': 'le', 'above': 'gt', 'below': 'lt'}
 _KINDS = {bool: 'True or False', str: 'text', int: 'a whole number',
           float: 'a finite number', fields.Tuple: 'a tuple'}
@@ -327,3 +331,25 @@ RULES = (
      '{it} does not divide config.model.qkv_width={c.model.qkv_width}: choose '
      'a divisor.'),
 )
+
+
+def described(config) -> str:
+  """Returns the text of --print_config: fields with values and meanings."""
+  own = arguments(models.mixer(config.model.name)).model_fields
+  known = {f'model.{name}': info for name, info in own.items()} | FIELDS
+  values, lines = identity.flatten(config.to_dict()), []
+  for name in sorted(values, key=[*FIELDS, *known].index):
+    meaning = f'{known[name].description or ""} {_limits(known[name])}'
+    lines += [f'{name} = {values[name]!r}', *textwrap.wrap(
+        meaning, _WIDTH, initial_indent='    ', subsequent_indent='    ',
+        break_long_words=False, break_on_hyphens=False)]
+  return '\n'.join(lines)
+
+
+def _limits(info):
+  """Returns the range or choices of a field as a sentence, or ''."""
+  if may := fields.choices(info):
+    return f'One of {", ".join(str(one) or "empty" for one in may)}.'
+  words = ' and '.join(f'{word} {limit:g}' for word, limit in
+                       fields.bounds(info).items() if limit not in _NO_LIMIT)
+  return words and f'{words[0].upper()}{words[1:]}.'

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lra import models
-from lra.run import check, describe
+from lra.run import check
 from lra.schema import fields, identity
 from tests.helpers import small
 
@@ -13,7 +13,7 @@ from tests.helpers import small
 @pytest.mark.parametrize('model', ['performer', 'reformer', 'simpletron'])
 def test_every_field_has_its_value_and_its_meaning(model):
   config = small.config(model, 'listops')
-  text = describe.text(config)
+  text = check.described(config)
   found = dict(re.findall(r'^(\S+) = (.*)$', text, re.MULTILINE))
   assert found == {name: repr(value) for name, value in identity.flatten(
       config.to_dict()).items()}
