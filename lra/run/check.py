@@ -341,8 +341,9 @@ def described(config) -> str:
   for name in sorted(values, key=[*FIELDS, *known].index):
     meaning = f'{known[name].description or ""} {_limits(known[name])}'
     lines += [f'{name} = {values[name]!r}', *textwrap.wrap(
-        meaning, _WIDTH, initial_indent='    ', subsequent_indent='    ',
-        break_long_words=False, break_on_hyphens=False)]
+        meaning.strip(), _WIDTH, initial_indent='    ',
+        subsequent_indent='    ', break_long_words=False,
+        break_on_hyphens=False)]
   return '\n'.join(lines)
 
 

@@ -172,23 +172,6 @@ def test_no_command_of_a_repository_is_run(checkout, tmp_path, change, known):
   assert not mark.exists()
 
 
-def test_nothing_is_claimed_without_a_repository_of_its_own(
-    checkout, tmp_path, monkeypatch):
-  """Such as a package in a virtual environment within a checkout."""
-  with monkeypatch.context() as patch:
-    patch.setenv('GIT_DIR', str(tmp_path))
-    patch.setenv('GIT_WORK_TREE', str(tmp_path))
-    assert state(checkout)['git_dirty'] is False
-  with monkeypatch.context() as patch:
-    patch.setenv('PATH', os.devnull)
-    assert state(checkout) == NOTHING
-  package = checkout / 'ignored_venv/lra'
-  shutil.copytree(checkout / 'lra', package)
-  assert state(package.parent) == NOTHING
-  shutil.rmtree(checkout / '.git')
-  assert state(checkout) == NOTHING
-
-
 @pytest.mark.parametrize('value, kept', [
     (None, []), ('', []), (' --a=1  --b\n', ['--a=1', '--b']),
     ('--xla_force_host_platform_device_count=2', []),

@@ -2,16 +2,14 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 
-from lra.core import files, signals
+from lra.core import files, signals, terminal
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 
@@ -165,79 +163,31 @@ def test_a_closed_terminal_asks_for_a_checkpoint_and_ends_nothing(tmp_path):
   assert (tmp_path / 'done').exists()
 
 
-_TINY = {'train.eval_batch_size': 100, 'train.eval_every': 50,
-         'train.log_every': 10}
-
-
-@pytest.fixture(scope='module')
-def place(tmp_path_factory):
-  """Makes a folder with the configs; its runs share a compilation cache."""
-  folder = tmp_path_factory.mktemp('place')
-  (folder / 'configs').symlink_to(ROOT / 'configs')
-  return folder
-
-
-def _flags(place, data, name, **changes):
-  """Returns the command of a run that writes everything to `place/name`."""
-  results = place / name / 'results'
-  results.mkdir(parents=True)
-  shutil.copy(ROOT / 'lra/results/published.csv', results)
-  fields = {**_TINY, 'data_dir': data, 'train.steps': 100, **changes}
-  return [
-      sys.executable, str(ROOT / 'run_lra.py'), '--record',
-      f'--results_dir={results}',
-      f'--workdir={place / name / "run"}', f'--page={place / name / "page.md"}',
-      f'--compile_cache={place / "cache"}',
-      '--config=configs/simpletron.py:listops_mini',
-      *tiny.flags(**fields)]
-
-
-def _finished(place, name):
-  """Returns whether the run has finished and is recorded and on the page."""
-  result = files.read_json(place / name / 'run' / 'result.json')
-  return result and result['status'] == 'ok' and len(
-      list((place / name / 'results' / 'runs').rglob('*.json'))) == 1 and (
-          'simpletron' in (place / name / 'page.md').read_text())
-
-
-def _wait_for(folder, process, name='metrics.jsonl'):
-  while not list(folder.glob(name)):
-    assert process.poll() is None
-    time.sleep(0.01)
-
-
-@pytest.mark.full
-def test_a_run_whose_terminal_is_closed_is_recorded(place, mini_data):
-  command = _flags(place, mini_data, 'terminal', **{'train.steps': 2000})
-  folder = place / 'terminal' / 'run'
-  with _in_a_terminal(command, cwd=place) as (process, shown):
-    threading.Thread(target=_drain, args=(shown,), daemon=True).start()
-    _wait_for(folder, process)
-    assert not list(folder.glob('checkpoints/last/[0-9]*'))
-    os.close(shown)
-    _wait_for(folder, process, 'checkpoints/last/[0-9]*')
-    assert process.wait(timeout=300) == 0
-  assert _finished(place, 'terminal')
-
-
-def _drain(terminal):
-  with contextlib.suppress(OSError):
-    while os.read(terminal, 1000):
-      pass
+def test_each_run_hears_that_the_terminal_was_closed(monkeypatch):
+  first, second = terminal.StopRequest(None), terminal.StopRequest(None)
+  assert not first.checkpoint()
+  monkeypatch.setattr(signals, 'hang_ups', lambda: 1)
+  assert first.checkpoint() and second.checkpoint()
+  assert not first.checkpoint() and not second.checkpoint()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize('numbers, code, said', [
     ([signal.SIGHUP], signals.STOPPED, 'stopped at step'),
     ([signal.SIGINT, signal.SIGINT], signals.INTERRUPTED, 'Stopped at once')])
-def test_a_run_without_a_terminal_stops(numbers, code, said, place, mini_data):
-  name = f'run-{numbers[0].name}'
-  folder = place / name / 'run'
+def test_a_run_without_a_terminal_stops(
+    numbers, code, said, tmp_path, mini_data):
+  folder = tmp_path / 'run'
   process = subprocess.Popen(
-      _flags(place, mini_data, name, **{'train.steps': 10**6}),
-      cwd=place, env=_ENV, text=True, stdout=subprocess.PIPE,
+      [sys.executable, str(ROOT / 'run_lra.py'), '--norecord',
+       f'--workdir={folder}', '--config=configs/simpletron.py:listops_mini',
+       *tiny.flags(**{'data_dir': mini_data, 'train.steps': 10**6,
+                      'train.log_every': 10})],
+      cwd=ROOT, env=_ENV, text=True, stdout=subprocess.PIPE,
       stderr=subprocess.PIPE, start_new_session=True)
-  _wait_for(folder, process)
+  while not (folder / 'metrics.jsonl').exists():
+    assert process.poll() is None
+    time.sleep(0.01)
   process.send_signal(numbers[0])
   assert any(f'{numbers[0].name}: will stop' in x for x in process.stderr)
   for number in numbers[1:]:

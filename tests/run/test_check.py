@@ -4,6 +4,7 @@
 import dataclasses
 import importlib
 import math
+import re
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -13,7 +14,8 @@ from lra import models
 from lra.configs import protocols
 from lra.core.errors import UserError
 from lra.run import check
-from lra.schema import fields
+from lra.schema import fields, identity
+from tests.helpers import small
 
 
 def _config(arg='listops_mini', model='simpletron', **changes):
@@ -235,3 +237,27 @@ def test_a_config_of_json_has_lists():
       for name in ('train.ssm_parameters', 'train.lengths')},
               init_rules=[], **{'optim.groups': []})
   check.check(c)
+
+
+@pytest.mark.parametrize('model', ['performer', 'reformer', 'simpletron'])
+def test_every_field_has_its_value_and_its_meaning(model):
+  config = small.config(model, 'listops')
+  text = check.described(config)
+  found = dict(re.findall(r'^(\S+) = (.*)$', text, re.MULTILINE))
+  assert found == {name: repr(value) for name, value in identity.flatten(
+      config.to_dict()).items()}
+  assert max(map(len, text.splitlines())) <= 80
+  _, *meanings = re.split(r'^\S+ = .*\n?', text, flags=re.MULTILINE)
+  for name, meaning in zip(found, meanings, strict=True):
+    info = fields.FIELDS.get(name)
+    assert ' '.join(meaning.split()).startswith(
+        info.description if info else ''), name
+
+
+@pytest.mark.parametrize('model', models.names())
+def test_every_argument_of_a_mixer_has_a_meaning(model):
+  """Arguments that the encoder sets, or that have a field, need none."""
+  found = check.arguments(models.mixer(model)).model_fields
+  assert [name for name, info in found.items()
+          if not info.description and name not in models.GIVEN
+          and f'model.{name}' not in fields.FIELDS] == []

@@ -124,14 +124,6 @@ def test_a_seed_is_another_run_of_the_same_settings():
   assert identity.run_name(two).endswith('-s1')
 
 
-def test_tuples_are_the_lists_that_a_file_makes_of_them():
-  groups = (('.*/bias', dict(weight_decay=0.0)), ('.*', None))
-  config = _config(**{'optim.groups': groups})
-  again = json.loads(json.dumps(config))
-  assert identity.config_hash(config) == identity.config_hash(again)
-  assert identity.differences(config, again) == []
-
-
 def test_whoever_declares_a_field_says_what_was_done_before():
   known = set()
   for path in RECORDS:
