@@ -1,5 +1,6 @@
 """The machine of a run: its checkout, versions, device and limits."""
 
+import contextlib
 import errno
 import importlib.util
 import os
@@ -140,6 +141,17 @@ def cpu_count() -> int:
       os, 'sched_getaffinity') else os.cpu_count()
 
 
+def cpu_times() -> tuple[float, float]:
+  """Returns the seconds that our threads ran, and waited for a CPU, or zeros.
+  """
+  times = [(0, 0)]
+  for path in pathlib.Path('/proc/self/task').glob('*/schedstat'):
+    with contextlib.suppress(OSError):  # the thread may have ended
+      times.append(tuple(map(int, path.read_text().split()[:2])))
+  ran, waited = map(sum, zip(*times, strict=True))
+  return ran / 1e9, waited / 1e9
+
+
 def memory() -> int:
   """Returns the bytes of memory that this process may use, as far as known."""
   limits = [os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')]
@@ -189,7 +201,12 @@ def _nvidia(root):
     for line in path.read_text(errors='replace').splitlines():
       if line.startswith('Model:'):
         return line.partition(':')[2].strip()
-  return ''
+  try:
+    return subprocess.run(
+        ('nvidia-smi', '--query-gpu=name', '--format=csv,noheader'), text=True,
+        capture_output=True, check=True, timeout=20).stdout.split('\n')[0]
+  except (OSError, subprocess.SubprocessError):
+    return ''
 
 
 def peak_memory() -> int:

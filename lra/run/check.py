@@ -339,18 +339,20 @@ def described(config) -> str:
   known = {f'model.{name}': info for name, info in own.items()} | FIELDS
   values, lines = identity.flatten(config.to_dict()), []
   for name in sorted(values, key=[*FIELDS, *known].index):
-    meaning = f'{known[name].description or ""} {_limits(known[name])}'
     lines += [f'{name} = {values[name]!r}', *textwrap.wrap(
-        meaning.strip(), _WIDTH, initial_indent='    ',
+        meaning(known[name]), _WIDTH, initial_indent='    ',
         subsequent_indent='    ', break_long_words=False,
         break_on_hyphens=False)]
   return '\n'.join(lines)
 
 
-def _limits(info):
-  """Returns the range or choices of a field as a sentence, or ''."""
+def meaning(info: fields.FieldInfo) -> str:
+  """Returns the meaning of a field, and the values that it may have."""
   if may := fields.choices(info):
-    return f'One of {", ".join(str(one) or "empty" for one in may)}.'
-  words = ' and '.join(f'{word} {limit:g}' for word, limit in
-                       fields.bounds(info).items() if limit not in _NO_LIMIT)
-  return words and f'{words[0].upper()}{words[1:]}.'
+    limits = f'One of {", ".join(str(one) or "empty" for one in may)}.'
+  else:
+    words = ' and '.join(
+        f'{word} {limit:g}' for word, limit in fields.bounds(info).items()
+        if limit not in _NO_LIMIT)
+    limits = words and f'{words[0].upper()}{words[1:]}.'
+  return ' '.join(filter(None, (info.description, limits)))

@@ -20,6 +20,8 @@ from lra.run.trainer import Trainer
 STEPS, BATCHES = 10, 2
 # No step begins after so many seconds, but one is always made.
 SECONDS = 60
+# Above this share of waiting for a CPU, the machine counts as busy.
+_BUSY = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Trial:
     batch_seconds: seconds of an evaluation batch.
     validations: number of validations of the whole run.
     val_batches, test_batches: evaluation batches of a validation and the test.
+    waiting: share of the time in which the trial waited for a CPU, 0 to 1.
   """
   tried: int
   steps: int
@@ -43,6 +46,7 @@ class Trial:
   compile_seconds: float
   peak_memory_bytes: int
   device: str
+  waiting: float = 0.0
 
   @property
   def parts(self) -> dict[str, tuple[str, float]]:
@@ -67,6 +71,10 @@ class Trial:
              f'{gib(self.peak_memory_bytes)} GiB on {self.device}:']
     lines += [f'  {name:12}{_time(seconds):>10}  {how}'.rstrip()
               for name, (how, seconds) in self.parts.items()]
+    if self.waiting > _BUSY:
+      lines.append(
+          'The machine is busy: the trial waited for a CPU during '
+          f'{self.waiting:.0%} of its time. Alone, the run is faster.')
     return '\n'.join(lines)
 
 
@@ -84,17 +92,19 @@ def measure(experiment: Experiment) -> Trial:
     say('compiling the steps ...')
     state = run.restore()
     run.compile()
+    before = np.array(machine.cpu_times())
     with signals.interrupting():
       state, step_seconds = _train(run, state, min(STEPS, t.steps))
       val, test = (run.data.splits[name] for name in ('val', 'test'))
       size = run.program.sizes.eval_batch
       batch_seconds = _validate(run, state, size)
+    ran, waited = np.maximum(machine.cpu_times() - before, 0)
     return Trial(
         run.step, t.steps, step_seconds, batch_seconds,
         -(-t.steps // t.eval_every) if len(val) else 0,
         -(-len(val) // size), -(-len(test) // size),
         run.counters.compile_seconds, machine.peak_memory(),
-        machine.device_name())
+        machine.device_name(), waited / max(ran + waited, 1e-9))
 
 
 def _train(run, state, most):

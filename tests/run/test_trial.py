@@ -66,6 +66,12 @@ def test_the_estimate_is_the_time_of_all_that_a_run_does(
   assert made.peak_memory_bytes > 2**20 and f'{tried} of' not in str(made)
 
 
+@pytest.mark.parametrize('waiting, busy', [(0.5, True), (0.1, False)])
+def test_an_estimate_on_a_busy_machine_tells_so(waiting, busy):
+  made = trial.Trial(1, 9, 1.0, 1.0, 1, 1, 1, 1.0, 2**30, 'cpu', waiting)
+  assert ('50%' in str(made)) == busy
+
+
 @pytest.mark.full
 def test_the_batches_of_the_trial_have_long_and_short_examples(
     mini_data, tmp_path, monkeypatch):
