@@ -376,7 +376,7 @@ def _check_is_damage(path, error):
     number = int(found[1]) if found else getattr(cause, 'errno', None)
     if number not in (None, *_MISSING) or not found and (
         text.startswith(_STORAGE)):
-      why = text[:200] if number is None else os.strerror(number)
+      why = os.strerror(number) if found else text[:200]
       raise UserError(
           f'Cannot read {path} ({why}): fix this, then repeat the command.'
       ) from error

@@ -7,6 +7,7 @@ import concurrent.futures
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import tensorstore
 
+from lra import data_prep
 from lra.core import files
 from lra.many import execute
 from tests.helpers import tiny
@@ -227,3 +229,24 @@ def test_the_end_of_one_is_the_end_of_all_within_a_minute(
     assert 'Traceback' not in errors and '@  ' not in errors  # no C++ stack
   _ends_well(_start(folder, mini_data, 2))
   _same(folder, whole)
+
+
+def test_all_have_one_folder_and_the_same_data(mini_data, tmp_path):
+  source = ROOT / 'tests' / 'fixtures' / 'listops'
+  for name, left_out in (('one', 0), ('two', 1)):
+    shutil.copytree(source, tmp_path / name)
+    lines = (source / 'basic_train.tsv').read_text('utf-8').splitlines(True)
+    (tmp_path / name / 'basic_train.tsv').write_text(
+        ''.join(lines[:len(lines) - left_out]), 'utf-8')
+    data_prep.prepare('listops', tmp_path / f'{name}_data', tmp_path / name)
+  folder, data = tmp_path / 'run', [
+      tmp_path / 'one_data', tmp_path / 'two_data']
+  for folders, data_dirs, words in (
+      ([folder, tmp_path / 'elsewhere'], data[0], '--workdir'),
+      (folder, data, 'listops: this process')):
+    (first, _, leader), (second, _, other) = _end(
+        _start(folders, data_dirs, 2, 'listops'))
+    assert (first, second) == (2, 2), leader + other
+    assert 'Another process of this run has failed' in leader
+    assert words in other and 'Traceback' not in leader + other
+    assert not list(tmp_path.glob('*/config.json'))

@@ -54,8 +54,11 @@ def put(root, name, text='2\n'):
   (root / name).write_text(text)
 
 
-def test_commits_and_files_of_the_past(checkout):
+def test_commits_and_files_of_the_past(checkout, monkeypatch):
   ours, old = module_of(checkout), git(checkout, 'rev-parse', 'HEAD')
+  with monkeypatch.context() as patch:  # as in a hook of another repository
+    patch.setenv('GIT_DIR', os.devnull)
+    assert state(checkout)['git_commit'] == old
   assert state(checkout, 'lra/models/known.py', 'configs/known.py') == {
       'git_commit': old, 'git_dirty': False, 'git_published': True}
   put(checkout, 'lra/models/known.py', ' 2 \n\n')

@@ -163,6 +163,20 @@ def test_a_closed_terminal_asks_for_a_checkpoint_and_ends_nothing(tmp_path):
   assert (tmp_path / 'done').exists()
 
 
+def test_what_was_ignored_stays_ignored():
+  """A process whose SIGHUP was ignored at the start, as by nohup, survives it.
+  """
+  process = subprocess.Popen(
+      [sys.executable, '-c', (
+          'import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n'
+          + _BEGIN + 'print("ready"); input()')], env=_ENV, text=True,
+      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+  process.stdout.readline()
+  process.send_signal(signal.SIGHUP)
+  process.communicate('go on\n')
+  assert process.returncode == 0
+
+
 def test_each_run_hears_that_the_terminal_was_closed(monkeypatch):
   first, second = terminal.StopRequest(None), terminal.StopRequest(None)
   assert not first.checkpoint()

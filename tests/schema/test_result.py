@@ -5,6 +5,7 @@ import json
 import math
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -215,6 +216,20 @@ def test_committed_records_are_sound_and_written_as_they_are(tmp_path):
     if i % 9 == 0:  # writing waits for the disk
       result.write(tmp_path / 'copy.json', run)
       assert (tmp_path / 'copy.json').read_bytes() == path.read_bytes()
+
+
+def test_committed_records_name_commits_that_can_be_checked_out():
+  """Each record's commits are in the history, or marked as not published."""
+  git = lambda *words: subprocess.run(
+      ('git', *words), cwd=paths.PACKAGED, capture_output=True, text=True
+  ).stdout
+  if git('rev-parse', '--is-shallow-repository') != 'false\n':
+    pytest.skip('the history of this repository is not here')
+  known = set(git('rev-list', 'HEAD').split())
+  for path in (paths.PACKAGED / 'runs').rglob('*.json'):
+    run = result.read(path)
+    commits = {run.git_commit, *run.git_commits} - {None}
+    assert commits <= known or run.git_published is False, path
 
 
 def test_what_is_written_is_read_back_equal(tmp_path):
