@@ -62,7 +62,7 @@ def unit(config, mesh) -> int:
 
 
 def _divisor(batch, most, share, unit):
-  """Returns the largest multiple of `unit` that divides, at most `most`."""
+  """Returns the largest divisor of a batch that is a multiple of `unit`."""
   if batch % share:
     raise UserError(
         f'config.train.batch_size={batch} cannot be split over {share} '
