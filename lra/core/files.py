@@ -135,8 +135,7 @@ def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):
   """
   try:
     return json.loads(
-        read(path, most).decode(), parse_constant=_refuse_constant,
-        object_pairs_hook=_object)
+        read(path, most).decode(), parse_constant=_refuse_constant)
   except (FileNotFoundError, NotADirectoryError):
     return None
   except (OSError, ValueError, RecursionError) as e:
@@ -148,11 +147,3 @@ def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):
 def _refuse_constant(text):
   raise ValueError(f'{text} is not a JSON number')
 
-
-def _object(pairs):
-  made = dict(pairs)
-  if len(made) < len(pairs):  # readers differ on repeated keys
-    keys = [key for key, _ in pairs]
-    twice = next(key for i, key in enumerate(keys) if key in keys[:i])
-    raise ValueError(f'it has the key {twice[:100]!r} twice')
-  return made

@@ -82,22 +82,20 @@ def _git(*args):
 def _git_bytes(*args):
   """Returns git's output for this package's checkout, None if git fails.
 
-  Git runs commands that a repository names. So only a repository whose top
-  folder holds the package is trusted, if its owner is this user or that of this
-  file.
+  The package may lie in a folder of another repository, which does not count.
   """
   # The environment may name another repository, as GIT_DIR does for hooks.
   env = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
   file = pathlib.Path(__file__).resolve()
   top, trusted = file.parents[2], ()
   try:
+    # Our files may have another owner, as in a container.
     if (top / '.git').lstat().st_uid == file.stat().st_uid:
       trusted = ('-c', f'safe.directory={top}')
     return subprocess.run(
-        ('git', '--no-optional-locks', '-c', 'core.fsmonitor=false',
-         '-c', f'core.hooksPath={os.devnull}', *trusted, *args),
-        env={**env, 'GIT_CEILING_DIRECTORIES': str(top.parent)},
-        cwd=top, capture_output=True, check=True).stdout
+        ('git', '--no-optional-locks', *trusted, *args), cwd=top, check=True,
+        capture_output=True,
+        env={**env, 'GIT_CEILING_DIRECTORIES': str(top.parent)}).stdout
   except (OSError, subprocess.CalledProcessError):
     return None
 

@@ -23,14 +23,12 @@ def test_none_is_read_where_there_is_no_file(tmp_path):
   assert files.read_json(tmp_path / 'file' / 'x.json') is None
 
 
-@pytest.mark.parametrize('data, why', [
-    *((data, '') for data in (
-        b'', b'{"torn', b'\xff', b'{"a": NaN}', b'[-Infinity]')),
-    (b'{"a": [{"b": 1, "c": 2, "b": 1}]}', " .it has the key 'b' ")])
-def test_a_damaged_file_is_named(tmp_path, data, why):
+@pytest.mark.parametrize('data', [
+    b'', b'{"torn', b'\xff', b'{"a": NaN}', b'[-Infinity]'])
+def test_a_damaged_file_is_named(tmp_path, data):
   path = tmp_path / 'x.json'
   path.write_bytes(data)
-  with pytest.raises(UserError, match=f'x.json is damaged{why}'):
+  with pytest.raises(UserError, match='x.json is damaged'):
     files.read_json(path)
 
 
