@@ -43,13 +43,22 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
   added = _git('ls-files', '--others', '--exclude-standard', '--',
                *(f':(top,glob){name}/**/*.py' for name in _SOURCES))
   foreign = any(tracked(path.resolve()) is None for path in files)
-  return {'git_commit': _git('rev-parse', 'HEAD'),
+  head = _git('rev-parse', 'HEAD')
+  return {'git_commit': head,
           'git_dirty': modified != '' or added != '' or foreign,
-          'git_published': _published('HEAD')}
+          'git_published': published(head)}
 
 
 def published(commit: str) -> bool | None:
-  return _published(commit) if is_commit(commit) else None
+  """Returns whether the published branch has a commit, None if unknown."""
+  branches = [name for name in _PUBLISHED
+              if _git('rev-parse', '--verify', '--quiet', name)]
+  if not (branches and is_commit(commit)):
+    return None
+  missing = _git('rev-list', '--max-count=1', commit, '--not', branches[0])
+  if missing and _git('rev-parse', '--is-shallow-repository') == 'true':
+    return None  # a shallow clone lacks the ancestors of the branch
+  return None if missing is None else not missing
 
 
 def is_commit(commit: str) -> bool:
@@ -61,17 +70,6 @@ def is_commit(commit: str) -> bool:
 def file_at(commit: str, path: str) -> bytes | None:
   return _git_bytes('cat-file', 'blob', f'{commit}:{path}') if is_commit(
       commit) else None
-
-
-def _published(commit):
-  branches = [name for name in _PUBLISHED
-              if _git('rev-parse', '--verify', '--quiet', name)]
-  if not branches:
-    return None
-  missing = _git('rev-list', '--max-count=1', commit, '--not', branches[0])
-  if missing and _git('rev-parse', '--is-shallow-repository') == 'true':
-    return None  # a shallow clone lacks the ancestors of the branch
-  return None if missing is None else not missing
 
 
 def _git(*args):
