@@ -42,18 +42,6 @@ def test_rewind_drops_what_comes_again_and_a_torn_line(tmp_path):
       ('train', 1), ('val', 1), ('train', 2)]
 
 
-@pytest.mark.parametrize('name', ['config.json', 'result.json'])
-def test_damaged_files_are_named(tmp_path, name):
-  made = rundir.RunDirectory(tmp_path, CONFIG)
-  made.close()
-  (tmp_path / name).write_text('{"torn')
-  with pytest.raises(UserError, match=f'{name} is .*damaged'):
-    if name == 'result.json':
-      made.result()
-    else:
-      rundir.RunDirectory(tmp_path, CONFIG)
-
-
 @pytest.mark.parametrize('content', [
     '{}', '[]', '3', 'null', '{"task": "a", "model": 3}',
     '{"task": "a", "model": {"name": []}}', 99999 * '['])

@@ -8,8 +8,7 @@ import pytest
 from lra.data import prepared
 from lra.run import scoring, trial
 from lra.run.trainer import Trainer
-from tests.helpers import commands, same_run, tiny
-from tests.helpers.paths import ROOT
+from tests.helpers import same_run
 
 pytestmark = pytest.mark.usefixtures('quick_runs')
 
@@ -84,13 +83,3 @@ def test_the_batches_of_the_trial_have_long_and_short_examples(
   every = prepared.lengths(
       prepared.load('listops_mini', mini_data).splits['val'])
   assert taken[0].mean() == pytest.approx(every.mean(), rel=0.1)
-
-
-@pytest.mark.full
-def test_the_command_leaves_no_file(mini_data, tmp_path):
-  arguments = [f'--config={ROOT}/configs/simpletron.py:listops_mini',
-               *tiny.flags(**{'data_dir': mini_data}), '--compile_cache=',
-               '--trial']
-  done = commands.run('run_lra', *arguments, cwd=tmp_path)
-  assert done.returncode == 0, done.stderr
-  assert '10 of 4,000 steps' in done.stdout and not list(tmp_path.iterdir())
