@@ -11,27 +11,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib import figure
 
-from lra.core import files
+from lra.core import files, style
 from lra.core.errors import UserError
 from lra.core.formats import plain
-from lra.core.style import (
-  BASELINE,
-  COLOURS,
-  DASHES,
-  draw_baselines,
-  legend,
-  saved,
-  style,
-)
 from lra.run import rundir
 from lra.schema import fields, identity, result
 
 LEARNT = 0.95  # validation accuracy from which a task counts as learnt
 _LONGEST = 90  # most letters of a line's name
 _LOOKS = {
-    'train': {'color': COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
-    'val': {'color': COLOURS[1], 'marker': 'o', 'markersize': 4},
-    'test': {'color': COLOURS[2], 'marker': '*', 'markersize': 12,
+    'train': {'color': style.COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
+    'val': {'color': style.COLOURS[1], 'marker': 'o', 'markersize': 4},
+    'test': {'color': style.COLOURS[2], 'marker': '*', 'markersize': 12,
              'linestyle': 'none'},
 }
 
@@ -40,7 +31,7 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
          baselines: Mapping[str, float] | None = None) -> None:
   """Writes the curves of a run as one PNG; `baselines` are dashed lines."""
   points = read(pathlib.Path(metrics_jsonl_path))
-  with style():
+  with style.style():
     fig = figure.Figure(figsize=(9, 3.6), layout='constrained')
     scored = baselines or any('accuracy' in point for point in points.values())
     axes = fig.subplots(1, 2 if scored else 1, squeeze=False)[0]
@@ -48,11 +39,11 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
     if scored:
       _draw_split(axes[1], points, 'accuracy', 100)
       axes[1].set_ylabel('accuracy, %')
-      draw_baselines(sorted((baselines or {}).items()), axes[1].axhline)
+      style.draw_baselines(sorted((baselines or {}).items()), axes[1].axhline)
     if axes[-1].get_legend_handles_labels()[1]:
       fig.legend(*axes[-1].get_legend_handles_labels(),
                  loc='outside lower center', ncols=4)
-    data = saved(fig, 'png')
+    data = style.saved(fig, 'png')
   files.write_all({pathlib.Path(out_png): data})
 
 
@@ -155,8 +146,8 @@ def plot_runs(paths: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
   if form not in ('png', 'svg'):
     raise UserError(f'{out} is neither .png nor .svg: choose one of them.')
   lines = _lines([_read_run(path) for path in paths])
-  with style():
-    data = saved(_draw(lines), form)
+  with style.style():
+    data = style.saved(_draw(lines), form)
   files.write_all({out: data})
 
 
@@ -211,8 +202,8 @@ def _draw(lines):
   fig = figure.Figure(figsize=(8, 4.2 + 0.2 * len(lines)), layout='constrained')
   ax, notes = fig.subplots(), {}
   for number, (name, group) in enumerate(lines.items()):
-    colour = COLOURS[number % len(COLOURS)]
-    dash = ('-', *DASHES)[number // len(COLOURS) % (1 + len(DASHES))]
+    turn, place = divmod(number, len(style.COLOURS))
+    colour, dashes = style.COLOURS[place], ('-', *style.DASHES)
     label = plain(name, _LONGEST) + (
         f' ({len(group)} seeds)' if len(group) > 1 else '')
     records = [point for run in group if run.recorded
@@ -222,8 +213,8 @@ def _draw(lines):
       steps = sorted(set.intersection(*map(set, scores)))
       values = 100 * np.array([[each[step] for step in steps]
                                for each in scores])
-      ax.plot(steps, values.mean(0), dash, color=colour, marker='o',
-              markersize=3, label=label)
+      ax.plot(steps, values.mean(0), dashes[turn % len(dashes)], color=colour,
+              marker='o', markersize=3, label=label)
     if len(scores) > 1:
       ax.fill_between(steps, values.min(0), values.max(0), color=colour,
                       alpha=0.2, linewidth=0)
@@ -239,12 +230,12 @@ def _draw(lines):
                for name, value in run.baselines.items()}
   if baselines and len(tasks) == 1:
     name = max(baselines, key=baselines.get)
-    ax.axhline(100 * baselines[name], linestyle='--', color=BASELINE,
+    ax.axhline(100 * baselines[name], linestyle='--', color=style.BASELINE,
                linewidth=1.2, label=f'baseline on test: {plain(name, 60)} '
                f'{100 * baselines[name]:.2f}')
   ax.set_xlabel('step')
   ax.set_ylabel('validation accuracy, %')
   ax.set_title(': '.join(filter(None, [
       plain(', '.join(tasks), _LONGEST), '; '.join(notes)])))
-  legend(fig, 2 if len(lines) > 4 else 1)
+  style.legend(fig, 2 if len(lines) > 4 else 1)
   return fig

@@ -28,13 +28,8 @@ _BUSY = 0.2
 class Trial:
   """Measured times of a trial, and the sizes of the whole run.
 
-  Attributes:
-    tried, steps: steps that were made, and steps of the whole run.
-    step_seconds: seconds of a step, with its batch, after compilation.
-    batch_seconds: seconds of an evaluation batch.
-    validations: number of validations of the whole run.
-    val_batches, test_batches: evaluation batches of a validation and the test.
-    waiting: share of the time in which the trial waited for a CPU, 0 to 1.
+  `tried` steps were made, of `steps`. A step's seconds have its batch, after
+  compilation. `waiting` is the share of the time of waiting for a CPU.
   """
   tried: int
   steps: int
