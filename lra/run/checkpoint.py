@@ -98,8 +98,8 @@ class Checkpoints:
     else:
       self._last.save(step, args=ocp.args.Composite(
           state=ocp.args.StandardSave(state),
-          memory=ocp.args.JsonSave(self._metadata_of(
-              progress, checksum(state)))))
+          memory=ocp.args.JsonSave(
+              self._metadata_of(progress, checksum(state)))))
     self._names[step] = progress.get('best_step')
     named = {self._names.get(s) for s in self._last.all_steps()}
     for unnamed in sorted(set(self._best.all_steps()) - named):
@@ -152,8 +152,7 @@ class Checkpoints:
         continue
       try:
         progress, sums = self._metadata(step)
-        state = read(
-            self.folder / 'last' / str(step) / 'state', like, sums[0])
+        state = read(self.folder / 'last' / str(step) / 'state', like, sums[0])
         self._best_sums[progress.get('best_step')] = sums[1]
         if like_best is not None and sums[1] is not None:
           self._read_best(progress['best_step'], like_best)
@@ -205,8 +204,7 @@ class Checkpoints:
   def _metadata(self, step):
     """Returns (progress, checksums) of a state."""
     path = self.folder / 'last' / str(step) / 'memory'
-    memory, why = distributed.broadcast_from_leader(
-        lambda: read_json(path))
+    memory, why = distributed.broadcast_from_leader(lambda: read_json(path))
     if why:
       raise Damaged(path, why)
     if not isinstance(memory, dict):
@@ -226,7 +224,7 @@ class Checkpoints:
     if step not in self._best_sums:
       self._load_names()
     return read(self.folder / 'best' / str(step), like,
-                              self._best_sums.get(step), item='default')
+                self._best_sums.get(step), item='default')
 
   def _fall_back_to(self, step, damaged):
     """Moves states newer than `step` away and drops newer best parameters."""
