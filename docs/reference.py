@@ -16,7 +16,7 @@ from absl import flags
 from lra.cli import arguments, options
 from lra.core import paths
 from lra.data_prep import __main__ as data
-from lra.run import describe
+from lra.run import check
 from lra.schema.fields import FIELDS
 
 _WRITTEN = '<!-- Written by `python docs/reference.py`. -->\n\n'
@@ -45,7 +45,7 @@ def fields() -> str:
                    '\n| :-- | :-- | :-- |')
     default = '–' if field.default is None else f'`{field.default!r}`'
     lines.append(f'| `{name}` | {default} | '
-                 f'{_cell(describe.describe(field))} |')
+                 f'{_cell(check.meaning(field))} |')
   return '\n'.join(lines) + '\n'
 
 

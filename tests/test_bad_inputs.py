@@ -42,7 +42,6 @@ CONFIG = '--config=configs/simpletron.py'
 # field and rule.
 FIELDS = {
     'train.learning_rate=nan': 'config.train.learning_rate=nan',
-    'train.eps=1e-39': 'config.train.eps=1e-39|float32',
     'encoder.width=1000000': 'config.encoder.width=1000000',
     'train.eval_batch_size=1000000000': 'eval_batch_size=1000000000',
     'model.num_heads=7': 'num_heads=7|64', 'mesh.fsdp=3': 'config.mesh|fsdp=3',
@@ -55,7 +54,7 @@ FIELDS = {
     'train.foo=1': '--config.train.foo|train.steps',
     'model.foo=3': '--config.model.foo|model.kernel',
     'protocol=bogus': '--config.protocol', 'protocol=': '--config.protocol',
-    'train={}': '--config.train={}|config.train.steps',
+    'train={}': 'config.train.steps',
     "train={'steps': 3}": 'config.train.batch_size', 'train=3': '`3`',
     'optim={}': 'config.optim.name', 'model={}': 'config.model.name',
     'train.steps': '--config.train.steps', 'train.steps=': "''",

@@ -17,7 +17,7 @@ from lra.core.errors import UserError
 from lra.data_prep import folders
 from lra.data_prep.source import Source
 from lra.many import plan, runs
-from lra.run import checkpoint_io, curves, loader, provenance, rundir
+from lra.run import checkpoint, curves, loader, provenance, rundir
 from lra.schema import result
 
 CONFIG = {'task': 'listops_mini', 'seed': 0, 'model': {'name': 'local'}}
@@ -101,12 +101,12 @@ def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path):
   os.mkfifo(memory / 'metadata')
   assert plan.newest(tmp_path) == (3, {})
   with pytest.raises(UserError, match='memory.*regular file'):
-    checkpoint_io.read_json(memory)
+    checkpoint.read_json(memory)
   state = tmp_path / 'state'
   state.mkdir()
   os.mkfifo(state / 'manifest.ocdbt')
   with pytest.raises(UserError, match='state.*regular file'):
-    checkpoint_io.read(state, {}, None)
+    checkpoint.read(state, {}, None)
 
 
 def test_the_hash_of_a_pipe_is_unknown(tmp_path):

@@ -16,7 +16,7 @@ from lra.cli import arguments, board, command, options
 from lra.core import environment, paths
 from lra.core.errors import UserError
 from lra.core.terminal import say
-from lra.run import describe, loader
+from lra.run import check, loader
 from lra.schema import grid, seeds
 from lra.schema.fields import FIELDS
 
@@ -90,7 +90,7 @@ def main(argv: Sequence[str]) -> int:
 def _train():
   chosen = _experiment()
   if options.PRINT_CONFIG.value:
-    print(describe.text(chosen.config))
+    print(check.described(chosen.config))
     return 0
   environment.check_xla_flags()
   command.use_compile_cache(command.CACHE.value)

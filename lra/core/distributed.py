@@ -1,5 +1,8 @@
 """One run made by several processes, each with its own devices.
 
+If JAX cannot connect, or loses a process later, it writes a C++ stack and
+aborts. So C++'s stderr is held back, and the abort becomes one sentence.
+
 All processes make the same calls in the same order. Process 0, the leader, owns
 the run directory: it alone locks, logs and publishes, and it sends the other
 processes the values they need. A stop signal or a time limit may reach one
@@ -7,24 +10,42 @@ process only. So each request to stop is sent through the devices after a batch,
 and all processes learn of it after the same batch.
 """
 
+import atexit
+import contextlib
+import ctypes
+import faulthandler
 import json
 import os
+import re
+import signal
+import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from lra.core import meeting, signals, terminal
+from lra.core import signals, streams, terminal
 from lra.core.errors import USER_ERROR, UserError
 
 # Seconds of silence after which a process counts as dead.
 HEARTBEAT_SECONDS = 30
 # Seconds that processes wait for one that prepares data or compiles.
 MEETING_SECONDS = 24 * 3600
-# Seconds in which a cluster must have started all processes.
-CLUSTER_SECONDS = 300
+# Seconds in which JAX must connect all processes: that the user starts, or
+# that a cluster starts.
+START_SECONDS, CLUSTER_SECONDS = 35, 300
+_AGAIN = (': start all of them again; the run resumes from its last '
+          'checkpoint.\n')
+_NOT_MET = (
+    'error: --distributed: the processes did not meet in time, or one of them '
+    'has ended: start all of them at the same time, with the same '
+    '--coordinator and --num_processes, and each --process_id once.\n')
 _counter = [0]  # meetings so far
+# Exit code of the command once it is known; whether the processes are
+# connected; the real stderr, once C++'s is held back.
+state = {'code': None, 'met': False, 'stderr': 2}
 
 
 def begin(coordinator: str | None = None, processes: int | None = None,
@@ -33,14 +54,11 @@ def begin(coordinator: str | None = None, processes: int | None = None,
 
   Without the coordinator (host:port of process 0), the number of processes and
   that of this process, JAX takes them from Slurm, Open MPI, the TPU pod or GKE.
-
-  Raises:
-    UserError: the processes cannot meet.
   """
   known = None not in (coordinator, processes, process)
   if coordinator:
-    meeting.check(coordinator, processes, process)
-  meeting.hold()
+    check(coordinator, processes, process)
+  hold_stderr()
   import jax
   if os.environ.get('JAX_PLATFORMS') == 'cpu':
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
@@ -48,7 +66,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
   try:
     jax.distributed.initialize(
         coordinator, processes, process,
-        initialization_timeout=meeting.SECONDS if known else CLUSTER_SECONDS,
+        initialization_timeout=START_SECONDS if known else CLUSTER_SECONDS,
         heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
         shutdown_timeout_seconds=HEARTBEAT_SECONDS)
   except Exception as e:  # wrong cluster variables may raise any error
@@ -56,11 +74,73 @@ def begin(coordinator: str | None = None, processes: int | None = None,
         f'--distributed: the processes cannot meet ({" ".join(str(e).split())}'
         '): give --coordinator=HOST:PORT, --num_processes and --process_id, or '
         'start them by Slurm or Open MPI.') from e
-  meeting.state['met'] = True
+  state['met'] = True
   if known:
     _check_counts(processes, process)
   if not is_leader():
     terminal.be_quiet()
+
+
+def check(coordinator: str, processes: int | None, process: int | None) -> None:
+  """Checks address, numbers and, in process 0, the port; None is unknown."""
+  found = re.fullmatch(r'(\[[\w:.%]+\]|[^\s:/\[\]]+):([0-9]{1,5})', coordinator)
+  if not found or not 1 <= int(found[2]) <= 65535:
+    raise UserError(
+        f'--coordinator={coordinator} is not HOST:PORT: write the host of '
+        'process 0 and one of its free ports, 1 to 65535, as in host0:8476.')
+  if None not in (process, processes) and process >= processes:
+    raise UserError(
+        f'--process_id={process} is too large for --num_processes={processes}: '
+        f'number the processes from 0 to {processes - 1}.')
+  try:
+    socket.getaddrinfo(found[1].strip('[]'), found[2])
+    if process == 0:
+      socket.create_server(('', int(found[2]))).close()
+  except socket.gaierror as e:
+    raise UserError(f'--coordinator={coordinator}: the host has no address '
+                    'here: correct its name in all processes.') from e
+  except OSError as e:
+    raise UserError(
+        f'--coordinator: port {found[2]} of this machine cannot be used '
+        f'({e.strerror}): choose another port in all processes, or end the '
+        'program that uses it.') from e
+
+
+def hold_stderr() -> None:
+  """Holds back C++'s stderr until `show_stderr`, and translates aborts."""
+  sys.stderr.flush()
+  state['stderr'] = os.dup(2)
+  with tempfile.TemporaryFile('a+b') as file:
+    os.dup2(file.fileno(), 2)
+  sys.stderr = streams.writer(state['stderr'], sys.stderr)
+  if faulthandler.is_enabled():
+    faulthandler.enable(state['stderr'])
+  atexit.register(show_stderr)
+  ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
+
+
+def show_stderr(text: bytes | None = None) -> None:
+  """Writes to the real stderr: by default the text held back so far."""
+  if state['stderr'] != 2:
+    text = os.pread(2, 10**6, 0) if text is None else text
+    with contextlib.suppress(OSError):  # its reader may be gone
+      os.ftruncate(2, 0)
+      os.write(state['stderr'], text)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _aborted(number):
+  code, stack = state['code'], os.pread(2, 10**6, 0)
+  if code is None and stack and not re.search(
+      b'distributed service|oordination', stack):
+    show_stderr()
+    ctypes.CDLL(None).signal(number, signal.SIG_DFL)
+    return  # another cause: the abort continues
+  if code is None:
+    code, text = (signals.STOPPED, 'error: another process of this run has '
+                  f'ended{_AGAIN}') if state['met'] else (USER_ERROR, _NOT_MET)
+    show_stderr(text.encode())
+  os._exit(code)
 
 
 def _check_counts(count, process):
@@ -69,14 +149,13 @@ def _check_counts(count, process):
   for other, theirs in enumerate(counts) if process == 0 else [
       (process, count)]:
     if theirs != counts[0]:
-      meeting.state['code'] = USER_ERROR
+      state['code'] = USER_ERROR
       raise UserError(
           f'--num_processes is {counts[0]} for process 0 and {theirs} for '
           f'process {other}: give all processes the same.')
 
 
 def _keep_stdout():
-  """Sends to stderr whatever libraries write to stdout without Python."""
   sys.stdout.flush()
   ours = os.dup(1)
   os.dup2(2, 1)
@@ -86,16 +165,15 @@ def _keep_stdout():
 def ending(run: Callable[[], int]) -> int:
   """Returns the exit code of `run`, even if other processes are lost then.
 
-  At the exit JAX waits for the other processes, and aborts this process if
-  they do not come. The abort then exits with the code stored here.
+  If they are, JAX aborts at the exit, with the code stored here.
   """
   import jax
   try:
-    meeting.state['code'] = code = run()
+    state['code'] = code = run()
   except Exception as e:
     if isinstance(e, jax.errors.JaxRuntimeError) and lost(e):
       abandon(e)
-    meeting.state['code'] = USER_ERROR if isinstance(e, UserError) else 1
+    state['code'] = USER_ERROR if isinstance(e, UserError) else 1
     raise
   return code
 
@@ -111,17 +189,12 @@ def is_leader() -> bool:
 
 
 def barrier() -> None:
-  """Waits until all processes call this, however long it takes."""
   if is_multiprocess():
     _wait(_next('meeting'))
 
 
 def broadcast_from_leader(make: Callable[[], Any]) -> Any:
-  """Calls `make` in the leader and returns its plain JSON value in all.
-
-  Raises:
-    UserError: `make` raises it in the leader; every process raises it.
-  """
+  """Calls `make` in the leader; returns its JSON value, or error, in all."""
   if not is_multiprocess():
     return make()
   said = {}
@@ -137,13 +210,7 @@ def broadcast_from_leader(make: Callable[[], Any]) -> Any:
 
 
 def run_or_fail_together(make: Callable[[], Any]) -> Any:
-  """Calls `make` in each process, the leader first; returns its value.
-
-  The other processes begin once the leader's call has ended.
-
-  Raises:
-    UserError: `make` raises it in this process or in another.
-  """
+  """Calls `make` in each process, the leader first; all fail if one does."""
   if not is_multiprocess():
     return make()
   made = []
@@ -183,9 +250,8 @@ def whole(x) -> np.ndarray:
 def _posted(value, wanted):
   """Posts a plain JSON value; returns the values of the processes `wanted`.
 
-  All processes must call this. The values go through the service at which the
-  processes met: on CPUs a transfer through the devices fails after half a
-  minute.
+  The values go through the service at which the processes met: on CPUs a
+  transfer through the devices fails after half a minute.
   """
   name, client = _next('post'), _global().client
   client.key_value_set(f'{name}/{_global().process_id}', json.dumps(value))
@@ -213,9 +279,8 @@ def _global():
 class SharedStop:
   """A `terminal.StopRequest` that acts in all processes of a run alike.
 
-  A process sends its `own` requests with its next batch (`ask`), by
-  `mesh.largest`. They take effect in all processes once these have read the
-  answer (`hear`).
+  A process sends its `own` requests with its next batch (`ask`). They take
+  effect in all processes once these have read the answer (`hear`).
   """
 
   def __init__(self, own, send):
@@ -233,9 +298,7 @@ class SharedStop:
     return heard
 
   def ask(self, after):
-    """Sends the requests of this process, after the arrays of a batch.
-
-    Returns the answer, for `hear`.
+    """Sends the own requests after a batch; `hear` takes the answer.
     """
     self._asked = self._asked or self._wanted
     wishes = np.array([bool(self._own.reason), self._wanted], np.int32)
@@ -261,14 +324,14 @@ def lost(error: Exception) -> bool:
 def abandon(error: Exception) -> None:
   """Ends this process at once, because another one cannot be reached."""
   why = str(error).split('\n', 1)[0][:300]
-  meeting.show(b'')  # drops the text held back
+  show_stderr(b'')  # drops the text held back
   print('error: another process of this run has ended '
-        f'({why}){meeting.AGAIN}', file=sys.stderr, end='', flush=True)
+        f'({why}){_AGAIN}', file=sys.stderr, end='', flush=True)
   leave(signals.STOPPED)
 
 
 def leave(code: int) -> None:
   """Ends this process at once; the usual exit would wait for the others."""
   sys.stdout.flush()
-  meeting.show()
+  show_stderr()
   os._exit(code)

@@ -23,11 +23,7 @@ _XLA = 'from jaxlib import xla_client; xla_client.make_cpu_client()'
 
 
 def check_limits() -> None:
-  """Raises the limit of open files if it is too low for a run.
-
-  Raises:
-    UserError: the limit cannot be raised so far.
-  """
+  """Raises the limit of open files if it is too low for a run."""
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   if not 0 <= soft < _FILES:
     return
@@ -39,10 +35,7 @@ def check_limits() -> None:
 
 
 def check_xla_flags() -> None:
-  """Raises UserError if XLA would end the process because of XLA_FLAGS.
-
-  A separate process tries the flags, since XLA reads them once.
-  """
+  """Tries XLA_FLAGS in another process, which XLA ends if they are wrong."""
   if not os.environ.get('XLA_FLAGS', '').strip():
     return
   done = subprocess.run(
@@ -57,10 +50,7 @@ def check_xla_flags() -> None:
 
 
 def blamed(error: BaseException) -> str:
-  """Returns the sentence about the variable or limit that made a library fail.
-
-  It is '' if neither a variable nor too little memory is the cause.
-  """
+  """Returns the sentence about the variable or limit behind an error, or ''."""
   if isinstance(error, MemoryError) or (
       isinstance(error, ImportError) and _NO_MEMORY.search(str(error))):
     why = ' '.join(str(error).split())[-_WHY:].rstrip('.')

@@ -12,16 +12,13 @@ _FEW = 12  # so many names are listed even beside a likely one
 class UserError(Exception):
   """An error that the user can correct: one sentence with the remedy.
 
-  `run_lra.py` and `python -m lra.data_prep` print the sentence without a
-  traceback and exit with a non-zero code.
+  Commands print it without a traceback. Functions that read a path, a config or
+  a flag may raise it.
   """
 
 
 def explained(path: str, error: BaseException, name: str = '') -> str:
-  """Returns file, line and reason of an error raised in a user's file.
-
-  `path` is the file as it was given to Python, `name` its name in the sentence.
-  """
+  """Returns file, line and reason of an error raised in a user's file."""
   lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
            if frame.filename == path]
   reason = str(error)

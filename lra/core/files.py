@@ -25,11 +25,6 @@ MAX_LINES = 2**30
 
 
 def expanded(path: pathlib.Path) -> pathlib.Path:
-  """Returns a path with its `~` or `~user` replaced.
-
-  Raises:
-    UserError: there is no such user, or the user has no home folder.
-  """
   try:
     return path.expanduser()
   except RuntimeError as e:
@@ -44,9 +39,6 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
   All bytes reach temporary files beside their targets before the first rename.
   Missing parent directories are made. A link stays: its target is written. The
   new files have the time of modification `mtime_ns`, by default the present.
-
-  Raises:
-    UserError: a file cannot be written, or is a folder or a device.
   """
   staged = []
   with signals.unbroken():
@@ -73,11 +65,7 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
 
 
 def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
-  """Writes a new folder with the files {name: bytes}, or nothing.
-
-  Raises:
-    UserError: the folder exists or cannot be written.
-  """
+  """Writes a new folder with the files {name: bytes}, or nothing."""
   temporary = _temporary(folder)
   with signals.unbroken():
     try:
@@ -103,26 +91,23 @@ def _unwritable(path, error):
 
 
 def write_json(path: pathlib.Path, value) -> None:
-  """Writes indented JSON; see `write_all`."""
   text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
   write_all({path: f'{text}\n'.encode()})
 
 
 def opened(path: str | os.PathLike) -> BinaryIO:
-  """Opens a regular file for reading.
-
-  Raises:
-    OSError: the file does not exist, may not be read, or is not regular.
-  """
-  _check_regular(os.stat(path), path)  # before opening, which may block
-  return _opened(path, 'rb', os.O_RDONLY)
+  """Opens a regular file for reading; OSError for a pipe or a device."""
+  about = os.stat(path)  # before opening, which may block
+  if stat.S_ISDIR(about.st_mode):
+    raise IsADirectoryError(
+        errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+  if not stat.S_ISREG(about.st_mode):
+    raise OSError(errno.EINVAL, 'it is not a regular file', os.fspath(path))
+  return open(path, 'rb')
 
 
 def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
-  """Returns the content of a regular file of at most `most` bytes.
-
-  Raises:
-    OSError: `opened` raises it, or the file has more bytes.
+  """Returns the content of a regular file; OSError if it exceeds `most` bytes.
   """
   with opened(path) as f:
     size = os.fstat(f.fileno()).st_size
@@ -134,52 +119,23 @@ def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
 
 
 def lock_file(path: pathlib.Path, mode: int = 0o666) -> BinaryIO:
-  """Opens a file for `fcntl.flock`; creates it with `mode`, less the umask.
-
-  It follows no link and empties no file: in somebody else's folder a link may
-  lead to any file.
-
-  Raises:
-    OSError: the file cannot be opened, or is not regular.
-  """
+  """Opens a file for `fcntl.flock`; follows no link, and empties no file."""
   try:
-    return _opened(path, 'r+b', os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
   except OSError as error:
     if error.errno == errno.ELOOP:
       raise OSError(errno.EINVAL, f'{path.name} is a link',
                     os.fspath(path)) from error
     raise
-
-
-def _opened(path, form, flags, mode=0o666):
-  number = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
-  try:
-    _check_regular(os.fstat(number), path)
-    return os.fdopen(number, form, -1 if form == 'rb' else 0)
-  except BaseException:
-    os.close(number)
-    raise
-
-
-def _check_regular(about, path):
-  if stat.S_ISDIR(about.st_mode):
-    raise IsADirectoryError(
-        errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-  if not stat.S_ISREG(about.st_mode):
-    raise OSError(errno.EINVAL, 'it is not a regular file', os.fspath(path))
+  return os.fdopen(number, 'r+b', 0)
 
 
 def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):
   """Returns the JSON of a file of at most `most` bytes; None if there is none.
-
-  Raises:
-    UserError: the file cannot be read, has more bytes, or is not JSON. NaN,
-      Infinity and an object with one key twice are not JSON.
   """
   try:
     return json.loads(
-        read(path, most).decode(), parse_constant=_refuse_constant,
-        object_pairs_hook=_object)
+        read(path, most).decode(), parse_constant=_refuse_constant)
   except (FileNotFoundError, NotADirectoryError):
     return None
   except (OSError, ValueError, RecursionError) as e:
@@ -191,11 +147,3 @@ def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):
 def _refuse_constant(text):
   raise ValueError(f'{text} is not a JSON number')
 
-
-def _object(pairs):
-  made = dict(pairs)
-  if len(made) < len(pairs):  # readers differ on repeated keys
-    keys = [key for key, _ in pairs]
-    twice = next(key for i, key in enumerate(keys) if key in keys[:i])
-    raise ValueError(f'it has the key {twice[:100]!r} twice')
-  return made

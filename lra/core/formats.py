@@ -29,20 +29,15 @@ def _visible(letter):
 
 
 def percent(fraction: float | None, after: int = 2) -> str:
-  """Formats a fraction as percentage, with `after` digits after the point."""
   return NONE if fraction is None else f'{100 * fraction:.{after}f}'
 
 
 def digits(low: float, high: float) -> int:
-  """Returns how many decimals to print of a fraction with an interval.
-
-  It is one if half the interval is a percentage point or more, else two.
-  """
+  """Returns 1 decimal if half an interval is a point or more, else 2."""
   return 1 if 50 * (high - low) >= 1 else 2
 
 
 def points(difference: float | None, after: int = 2) -> str:
-  """Formats a signed difference of fractions in percentage points."""
   return NONE if difference is None else f'{100 * difference:+.{after}f}'
 
 
@@ -85,7 +80,6 @@ def significant(number: float) -> str:
 
 
 def quantity(number: float | None) -> str:
-  """Formats about three digits, without an exponent."""
   if number is None:
     return NONE
   for limit, digits in ((100, 0), (10, 1), (1, 2)):

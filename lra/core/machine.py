@@ -1,5 +1,6 @@
 """The machine of a run: its checkout, versions, device and limits."""
 
+import contextlib
 import errno
 import importlib.util
 import os
@@ -29,15 +30,10 @@ _WRITTEN = ('leaderboard.md', 'docs/leaderboard', 'lra/results')
 def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
   """Returns the commit of this checkout, and whether the code differs from it.
 
-  Args:
-    files: files that run, wherever they lie; a file outside the commit makes
-      the code differ.
-
-  Returns:
-    `git_commit`; `git_dirty`: whether a file of the commit was modified, or
-    Python was added to its packages; `git_published`: whether the commit is an
-    ancestor of the published branch, None if there is none. All are None if
-    this folder is not the top of a checkout, or belongs to another user.
+  `git_dirty` is true if a file of the commit was modified, Python was added to
+  its packages, or one of `files` is not in the commit. `git_published` is
+  whether the commit is on the published branch, None if there is none. All are
+  None if this folder is not the top of a checkout, or belongs to another user.
   """
   tracked = lambda path: _git('ls-files', '--error-unmatch', '--', str(path))
   if tracked(__file__) is None:
@@ -47,14 +43,22 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
   added = _git('ls-files', '--others', '--exclude-standard', '--',
                *(f':(top,glob){name}/**/*.py' for name in _SOURCES))
   foreign = any(tracked(path.resolve()) is None for path in files)
-  return {'git_commit': _git('rev-parse', 'HEAD'),
+  head = _git('rev-parse', 'HEAD')
+  return {'git_commit': head,
           'git_dirty': modified != '' or added != '' or foreign,
-          'git_published': _published('HEAD')}
+          'git_published': published(head)}
 
 
 def published(commit: str) -> bool | None:
   """Returns whether the published branch has a commit, None if unknown."""
-  return _published(commit) if is_commit(commit) else None
+  branches = [name for name in _PUBLISHED
+              if _git('rev-parse', '--verify', '--quiet', name)]
+  if not (branches and is_commit(commit)):
+    return None
+  missing = _git('rev-list', '--max-count=1', commit, '--not', branches[0])
+  if missing and _git('rev-parse', '--is-shallow-repository') == 'true':
+    return None  # a shallow clone lacks the ancestors of the branch
+  return None if missing is None else not missing
 
 
 def is_commit(commit: str) -> bool:
@@ -64,24 +68,11 @@ def is_commit(commit: str) -> bool:
 
 
 def file_at(commit: str, path: str) -> bytes | None:
-  """Returns a file of a commit, by its path from the top, or None."""
   return _git_bytes('cat-file', 'blob', f'{commit}:{path}') if is_commit(
       commit) else None
 
 
-def _published(commit):
-  branches = [name for name in _PUBLISHED
-              if _git('rev-parse', '--verify', '--quiet', name)]
-  if not branches:
-    return None
-  missing = _git('rev-list', '--max-count=1', commit, '--not', branches[0])
-  if missing and _git('rev-parse', '--is-shallow-repository') == 'true':
-    return None  # a shallow clone lacks the ancestors of the branch
-  return None if missing is None else not missing
-
-
 def _git(*args):
-  """Returns git's output without outer whitespace, None if git fails."""
   found = _git_bytes(*args)
   return None if found is None else found.decode(errors='replace').strip()
 
@@ -89,29 +80,25 @@ def _git(*args):
 def _git_bytes(*args):
   """Returns git's output for this package's checkout, None if git fails.
 
-  Git runs commands that a repository names, so only two conditions make a
-  repository trusted. Its top folder holds the package; folders above are not
-  searched. Its owner is this user, or the owner of this file, as in a
-  container: that owner's code runs anyway.
+  The package may lie in a folder of another repository, which does not count.
   """
   # The environment may name another repository, as GIT_DIR does for hooks.
   env = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
   file = pathlib.Path(__file__).resolve()
   top, trusted = file.parents[2], ()
   try:
+    # Our files may have another owner, as in a container.
     if (top / '.git').lstat().st_uid == file.stat().st_uid:
       trusted = ('-c', f'safe.directory={top}')
     return subprocess.run(
-        ('git', '--no-optional-locks', '-c', 'core.fsmonitor=false',
-         '-c', f'core.hooksPath={os.devnull}', *trusted, *args),
-        env={**env, 'GIT_CEILING_DIRECTORIES': str(top.parent)},
-        cwd=top, capture_output=True, check=True).stdout
+        ('git', '--no-optional-locks', *trusted, *args), cwd=top, check=True,
+        capture_output=True,
+        env={**env, 'GIT_CEILING_DIRECTORIES': str(top.parent)}).stdout
   except (OSError, subprocess.CalledProcessError):
     return None
 
 
 def environment() -> dict:
-  """Returns versions of the libraries that compute, and the host's CPU."""
   return {**git_state(), 'python': platform.python_version(),
           'machine': platform.machine(), 'cpus': cpu_count(),
           'versions': {p: metadata.version(p) for p in _PACKAGES}}
@@ -120,10 +107,9 @@ def environment() -> dict:
 def xla_flags() -> list[str]:
   """Returns flags and settings on which a result's last digits may depend.
 
-  They are the flags of XLA_FLAGS, without the number of CPU devices, which is
-  known. Behind them come JAX settings that the environment changes, and the
-  matmul precision if it is set, as VARIABLE=value. Settings that every run sets
-  itself are left out, and so are paths.
+  They are the flags of XLA_FLAGS without the number of CPU devices, then JAX
+  settings that the environment changes, and the matmul precision if it is set,
+  as VARIABLE=value. Settings that every run sets itself and paths are left out.
   """
   import jax
 
@@ -139,10 +125,7 @@ def xla_flags() -> list[str]:
 
 
 def shown_flag(flag: str) -> str:
-  """Returns a flag of XLA_FLAGS without a path, which could name a user.
-
-  Another word, such as a file of flags, becomes the name of the variable.
-  """
+  """Returns a flag of XLA_FLAGS without a path, which could name a user."""
   name, _, value = flag.partition('=')
   if not name.startswith('-'):
     return 'XLA_FLAGS'
@@ -150,23 +133,18 @@ def shown_flag(flag: str) -> str:
 
 
 def cpu_count() -> int:
-  """Returns the number of cores that this process may use."""
   return len(os.sched_getaffinity(0)) if hasattr(
       os, 'sched_getaffinity') else os.cpu_count()
 
 
 def cpu_times() -> tuple[float, float]:
-  """Returns the seconds that this process's threads ran, and waited for a CPU.
-
-  Ended threads do not count. Both are 0 if the system does not tell them.
+  """Returns the seconds that our threads ran, and waited for a CPU, or zeros.
   """
-  ran = waited = 0
+  times = [(0, 0)]
   for path in pathlib.Path('/proc/self/task').glob('*/schedstat'):
-    try:
-      of_thread = [int(word) for word in path.read_text().split()]
-    except OSError:  # the thread has ended
-      continue
-    ran, waited = ran + of_thread[0], waited + of_thread[1]
+    with contextlib.suppress(OSError):  # the thread may have ended
+      times.append(tuple(map(int, path.read_text().split()[:2])))
+  ran, waited = map(sum, zip(*times, strict=True))
   return ran / 1e9, waited / 1e9
 
 
@@ -182,11 +160,7 @@ def memory() -> int:
 
 
 def skip_tpu() -> None:
-  """Stops JAX from looking for a TPU if libtpu is here without an accelerator.
-
-  libtpu, which the ahead-of-time tests need, would print errors to stderr. Does
-  nothing if JAX_PLATFORMS is set, or if JAX is imported already.
-  """
+  """Stops JAX from looking for a TPU if only libtpu, not the TPU, is here."""
   find, devices = importlib.util.find_spec, pathlib.Path('/dev')
   accelerators = find('jax_plugins') or any(devices.glob('accel*')) or any(
       devices.glob('vfio/*'))
@@ -203,18 +177,12 @@ def device_name() -> str:
 
 
 def cpu_name() -> str:
-  """Returns the name of a CPU in records."""
   cores = cpu_count()
   return f'cpu ({cores} core{"s" * (cores > 1)})'
 
 
 def accelerator(root: pathlib.Path = pathlib.Path('/')) -> str:
-  """Returns the accelerator that JAX will probably use, '' if there is none.
-
-  JAX itself is not called: it would take memory, and another process may be
-  using the device. The name of a GPU is the one in records, any TPU is 'TPU'.
-  The folder `root` has `dev` and `proc`.
-  """
+  """Returns the accelerator that JAX will use, as in records, without JAX."""
   find, devices = importlib.util.find_spec, root / 'dev'
   if os.environ.get('JAX_PLATFORMS', '').split(',')[0] == 'cpu':
     return ''
@@ -225,7 +193,6 @@ def accelerator(root: pathlib.Path = pathlib.Path('/')) -> str:
 
 
 def _nvidia(root):
-  """Returns the model of the first NVIDIA GPU, '' if the driver names none."""
   for path in sorted(root.glob('proc/driver/nvidia/gpus/*/information')):
     for line in path.read_text(errors='replace').splitlines():
       if line.startswith('Model:'):
@@ -239,7 +206,6 @@ def _nvidia(root):
 
 
 def peak_memory() -> int:
-  """Returns the peak bytes of the first device; of this process if unknown."""
   import jax
   stats = jax.local_devices()[0].memory_stats() or {}
   if 'peak_bytes_in_use' in stats:
@@ -249,12 +215,10 @@ def peak_memory() -> int:
 
 
 def out_of_memory(error: Exception) -> bool:
-  """Returns whether JAX reports that the device's memory is full."""
   return 'RESOURCE_EXHAUSTED' in str(error) and not disk_full(error)
 
 
 def disk_full(error: BaseException) -> bool:
-  """Returns whether the disk is full, or a file is beyond the size limit."""
   return getattr(error, 'errno', None) in (
       errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or any(
           words in str(error) for words in ('No space left', 'File too large'))

@@ -64,8 +64,5 @@ def settings(task: str) -> dict[str, dict]:
 
 
 def tokens(task: str, length: int) -> int:
-  """Returns the number of tokens of a sequence of a setting's `length`.
-
-  A recall task has one token less: the last of them is only an answer.
-  """
+  """Returns the tokens of a sequence; the last of a recall is an answer."""
   return length - (task in ('mad_recall', 'mad_noisy_recall'))

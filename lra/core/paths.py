@@ -26,27 +26,20 @@ def installed() -> bool:
 
 
 def program() -> tuple[str, ...]:
-  """Returns the words that start the program."""
   return ('lra',) if installed() else ('python', 'run_lra.py')
 
 
 def config_said(model: str) -> str:
-  """Returns the value of --config for a model's file, see `config_file`."""
   return model if installed() else f'configs/{model}.py'
 
 
 def extra(name: str) -> str:
-  """Returns the command that installs an optional part of this package."""
   return "pip install " + (
       f"'lra[{name}]'" if installed() else f"-e '.[{name}]'")
 
 
 def need(library: str, what: str, extra_name: str = 'hub') -> types.ModuleType:
-  """Imports a library of an extra ('' if none has it) that `what` needs.
-
-  Raises:
-    UserError: it is not installed.
-  """
+  """Imports a library of an extra ('' if none has it) that `what` needs."""
   if importlib.util.find_spec(library.partition('.')[0]) is None:
     raise UserError(
         f'{what} needs {library}, which is not installed: '
@@ -61,25 +54,16 @@ def results() -> pathlib.Path:
 
 
 def page() -> pathlib.Path:
-  """Returns the default path of the leaderboard."""
   return pathlib.Path('' if installed() else ROOT) / 'leaderboard.md'
 
 
 def page_of(folder: pathlib.Path) -> pathlib.Path:
-  """Returns the default path of the leaderboard of a folder of records.
-
-  It lies in that folder, so that your records do not replace the committed
-  page.
-  """
   ours = folder.resolve() == results().resolve()
   return page() if ours else folder / 'leaderboard.md'
 
 
 def details_of(page_path: pathlib.Path) -> pathlib.Path:
-  """Returns the folder of the task pages: beside the page, with its name.
-
-  The folder of a checkout's own page is in `docs/`.
-  """
+  """Returns the folder of the task pages: beside the page, or in `docs/`."""
   folder, name = page_path.parent, page_path.stem
   if name == page_path.name:
     name += '_tasks'
@@ -88,10 +72,7 @@ def details_of(page_path: pathlib.Path) -> pathlib.Path:
 
 
 def found(path: str | os.PathLike) -> pathlib.Path:
-  """Returns the path, or the file in this package if only that one exists.
-
-  A path is such as `configs/simpletron.py`, from the current folder.
-  """
+  """Returns the path, or the file in this package if only that one exists."""
   path = pathlib.Path(path)
   ours = (PACKAGE / path).resolve()
   named = path.parts[:1] == ('configs',) and '..' not in path.parts
@@ -100,11 +81,7 @@ def found(path: str | os.PathLike) -> pathlib.Path:
 
 
 def config_parts(said: str) -> list[str]:
-  """Splits the value of --config into [file, argument], or [file].
-
-  It splits at the first colon after `.py`, since folders may have colons; at
-  the first colon if there is no `.py`.
-  """
+  """Splits --config=FILE:ARGUMENT, at the first colon after `.py`."""
   match = re.fullmatch(r'(.*?\.py)(?::(.*))?', said, re.DOTALL)
   if match:
     return [part for part in match.groups() if part is not None]
@@ -121,14 +98,7 @@ def config_file(name: str) -> pathlib.Path:
 
 
 def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
-  """Returns the path if it is on this machine's file system.
-
-  This program locks, maps and replaces files, which a bucket cannot do. A URL
-  would become a folder named `gs:`. `name` is the flag or field of the path.
-
-  Raises:
-    UserError: the path is a URL.
-  """
+  """Returns a path, of the field or flag `name`; refuses a URL."""
   text = os.fspath(path)
   if _URL.match(text):
     raise UserError(
@@ -139,11 +109,7 @@ def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
 
 
 def data_dir(given: str | os.PathLike | None = None) -> str | os.PathLike:
-  """Returns the data folder: as given, or $TFDS_DATA_DIR, or TFDS's default.
-
-  Raises:
-    UserError: the folder is a URL.
-  """
+  """Returns the data folder: as given, or $TFDS_DATA_DIR, or TFDS's default."""
   if given:
     return local(given, 'data_dir')
   return local(os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets',

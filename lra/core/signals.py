@@ -37,10 +37,7 @@ class _State:
 
 
 def listen() -> None:
-  """Begins to listen; call it before a library starts a thread.
-
-  A signal that is ignored, as `nohup` does with SIGHUP, stays ignored.
-  """
+  """Begins to listen, except to ignored signals; call it before threads."""
   heard = [s for s in _SIGNALS if signal.getsignal(s) != signal.SIG_IGN]
   signal.pthread_sigmask(signal.SIG_BLOCK, heard)
   signal.signal(signal.SIGUSR1, lambda *_: _act([_INTERRUPT]))
@@ -54,7 +51,6 @@ def listening() -> bool:
 
 
 def reason() -> str:
-  """Returns the name of the signal that asks for a stop, or ''."""
   return _State.reason
 
 
@@ -94,8 +90,8 @@ unbroken = functools.partial(_within, _LATER, acts_after=True)
 def passed_on_to(child):
   """Context in which signals also reach a `subprocess.Popen` or similar object.
 
-  SIGINT is passed on as SIGTERM. A terminal sends SIGINT to the child as well,
-  and a second one would end it at once.
+  SIGINT is passed on as SIGTERM, since a terminal sends it to the child as
+  well.
   """
   with _State.lock:
     _State.child = child
@@ -121,7 +117,6 @@ def unblocked():
 
 
 def _act(allowed=(_AT_ONCE, _INTERRUPT)):
-  """Carries out the effect of a signal that has come, if it is `allowed`."""
   effect, _ = _State.effects[-1]
   if _State.reason and effect in allowed:
     if effect == _INTERRUPT:

@@ -12,9 +12,8 @@ def keep() -> None:
   """Makes stdout and stderr outlast their readers.
 
   Text for a closed pipe or terminal is lost without an error. If stdout fails
-  for another reason (a full disk), one UserError is raised, then text is lost.
-  A stream that is closed from the start becomes /dev/null. Otherwise the next
-  opened file would get its number, and all messages.
+  for another reason (a full disk), one UserError is raised. A stream that is
+  closed from the start becomes /dev/null, so that no file gets its number.
   """
   number = os.open(os.devnull, os.O_RDWR)
   while number <= 2:

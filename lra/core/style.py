@@ -31,10 +31,7 @@ _ALONE = threading.RLock()
 
 @contextlib.contextmanager
 def style():
-  """Sets our looks, whatever the user's own matplotlib settings are.
-
-  The settings are those of the process, so one thread at a time has them.
-  """
+  """Sets our looks, in one thread at a time: they are of the process."""
   with (_ALONE, warnings.catch_warnings(), matplotlib.rc_context(),
         matplotlib.style.context(['default', _STYLE])):
     # Warnings about letters that a font lacks, and points that are all equal.
@@ -45,7 +42,6 @@ def style():
 
 
 def saved(fig: figure.Figure, form: str) -> bytes:
-  """Returns a figure as 'png' or 'svg', without a date."""
   out = io.BytesIO()
   fig.savefig(out, format=form, metadata=_NO_DATES[form],
               **({'dpi': 110} if form == 'png' else {}))
@@ -62,10 +58,7 @@ def draw_baselines(baselines: Iterable[tuple[str, float]],
 
 
 def legend(fig: figure.Figure, columns: int) -> None:
-  """Puts a legend below a figure, in so many columns or as many as have room.
-
-  Letters are smaller if there is no room for one column.
-  """
+  """Puts a legend below a figure, in `columns` or as many as have room."""
   size = _STYLE['font.size']
   while True:
     made = fig.legend(loc='outside lower center', ncols=columns, fontsize=size)

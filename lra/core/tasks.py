@@ -19,13 +19,11 @@ class Task:
   """The properties of a task that a model needs.
 
   Attributes:
-    name: its name in configs and on the command line.
     dataset, variant: TFDS builder of `data_prep`, and its builder config.
     seq_len: tokens per sequence, L, without the CLS token.
     vocab_size: number of ids, padding included.
     num_classes: C.
     dual: whether an example is a pair of documents.
-    title: column title on the leaderboard.
     mini: whether this is a laptop version, sized for two CPU cores.
     image: whether tokens are the pixels of an image, row by row.
     probe: whether some of the tokens have a class, instead of the whole

@@ -32,10 +32,7 @@ progress = functools.partial(tqdm.tqdm, mininterval=0.5)
 
 
 def bar(*, total: int, done: int = 0, what: str, unit: str = 'step'):
-  """Returns a bar on stderr; without a terminal, a line every half minute.
-
-  On a terminal the bars of several runs are below each other.
-  """
+  """Returns a bar on stderr; without a terminal, a line every half minute."""
   quiet = not sys.stderr.isatty()
   return tqdm.tqdm(
       total=total, initial=done, desc=what, unit=unit, file=sys.stderr,
@@ -78,14 +75,12 @@ class StopRequest:
 
   @property
   def reason(self) -> str:
-    """Returns why to stop, '' while there is no reason."""
     late = time.monotonic() >= self._deadline
     self._reason = self._reason or signals.reason() or (
         TIME_LIMIT if late else '')
     return self._reason
 
   def ask(self, reason: str) -> None:
-    """Asks for a stop, unless the reason is ''."""
     self._reason = self._reason or reason
 
   def checkpoint(self, due: bool = False) -> bool:

@@ -14,8 +14,7 @@ from lra.board.rows import Row
 from lra.core.formats import percent
 from lra.many.runs import Run, Setting, Unit
 from lra.schema import identity
-from lra.schema.result import SEARCHED, Result
-from lra.schema.search import Search
+from lra.schema.result import SEARCHED, Result, Search
 
 
 class Best(NamedTuple):

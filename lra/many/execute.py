@@ -17,8 +17,7 @@ from lra.run import writers
 from lra.run.rundir import check_config
 from lra.schema import identity
 from lra.schema import result as result_lib
-from lra.schema.result import Result
-from lra.schema.search import Search
+from lra.schema.result import Result, Search
 
 EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED,
         'validated': 0}

@@ -27,8 +27,7 @@ from lra.many import choose, execute
 from lra.many.execute import EXIT, Options
 from lra.run import curves
 from lra.schema import grid, identity
-from lra.schema.result import SEARCHED
-from lra.schema.search import Search
+from lra.schema.result import SEARCHED, Search
 
 PRUNED = 'pruned by the search'  # a reason to stop
 _RANGE = re.compile(r'(log|uniform|int)\(([^,]+),([^,]+)\)')

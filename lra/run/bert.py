@@ -60,16 +60,11 @@ _OPTIONAL = ('pooler.', 'classifier.')
 
 
 def made(init_source: str) -> bool:
-  """Returns whether a value of `config.init_source` is that of a BERT."""
   return init_source.startswith(_PREFIX)
 
 
 def settings(folder: pathlib.Path) -> dict:
-  """Returns the config.json of a model of Hugging Face; {} if it is no such.
-
-  Raises:
-    UserError: it is a model other than a BERT, or config.json is damaged.
-  """
+  """Returns the config.json of a model of Hugging Face; {} if it is no such."""
   path = folder / 'config.json'
   values = files.read_json(path)
   if not isinstance(values, dict) or 'model_type' not in values:
@@ -88,11 +83,7 @@ def settings(folder: pathlib.Path) -> dict:
 
 
 def fingerprint(folder: pathlib.Path) -> str:
-  """Returns `bert-` and the hash of the file of weights.
-
-  Raises:
-    UserError: there is no such file.
-  """
+  """Returns `bert-` and the hash of the file of weights."""
   path = _weights(folder)
   about = os.stat(path)
   return _PREFIX + _digest(path, about.st_size, about.st_mtime_ns)
@@ -113,12 +104,7 @@ def _weights(folder):
 
 
 def check(config, folder: pathlib.Path) -> None:
-  """Checks that the encoder of a config is that of a BERT.
-
-  The mixer may be any. The pooling and the classifier may differ too.
-
-  Raises:
-    UserError: it is not; the message has the flags that make it so.
+  """Checks that the encoder of a config is that of a BERT, but for its mixer.
   """
   theirs, ours = settings(folder), identity.flatten(config.to_dict())
   wanted = _FIXED | {'encoder.gelu': _GELU[theirs['hidden_act']]}
@@ -138,9 +124,6 @@ def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
   Names are those of BertModel, without `bert.` at the start. The norms of older
   files have `gamma` and `beta`, which become `weight` and `bias`.
-
-  Raises:
-    UserError: the file of weights cannot be read, or a library is missing.
   """
   path, heads = _weights(folder), settings(folder)['num_attention_heads']
   found = {}
@@ -186,15 +169,7 @@ def _turned(name, value, heads):
 
 def rules(ours, theirs, before: tuple = ()
           ) -> tuple[tuple[str, str | None], ...]:
-  """Returns a rule for each array of ours that earlier rules leave out.
-
-  A rule is a pair of an expression for the whole name, and a tensor or None.
-
-  Args:
-    ours: names of the arrays of a new model.
-    theirs: names of the tensors of a BERT.
-    before: the earlier rules, `config.init_rules`.
-  """
+  """Returns a rule for each array of ours that the rules `before` leave out."""
   found = []
   for name in ours:
     if any(re.fullmatch(pattern, name) for pattern, _ in before):

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +23,9 @@ from lra.schema.fields import FIELDS, MANY
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
 
 _LONGEST = 100  # most characters of a value in a message
+_WIDTH = 76
+# Limits of the machine, not of the field: they are not printed.
+_NO_LIMIT = (fields.COUNT, -fields.COUNT, MANY, fields.LARGEST)
 _LIMITS = {'low': 'ge', 'high': 'le', 'above': 'gt', 'below': 'lt'}
 _KINDS = {bool: 'True or False', str: 'text', int: 'a whole number',
           float: 'a finite number', fields.Tuple: 'a tuple'}
@@ -45,21 +49,14 @@ def plain(config: ConfigDict) -> dict[str, Any]:
 
 
 def missing(values: dict) -> str:
-  """Returns the first field that `plain` values lack, or ''.
-
-  The number and the width of heads may be missing: not all mixers have heads.
-  """
+  """Returns the first missing field, or ''; not all mixers have heads."""
   known = identity.flatten(values)
   return next((name for name in FIELDS if name not in known and not (
       name.startswith('model.') and name != 'model.name')), '')
 
 
 def check(config: ConfigDict) -> None:
-  """Checks every field of a config, and fields that depend on each other.
-
-  Raises:
-    UserError: a field is not valid; the message names it and its limits.
-  """
+  """Checks every field of a config, and fields that depend on each other."""
   values = plain(config)
   if name := missing(values):
     raise UserError(
@@ -84,12 +81,7 @@ def check(config: ConfigDict) -> None:
 
 
 def check_arguments(mixer: type, model: str, values: dict) -> None:
-  """Checks the `values` of `config.model` against the class of a mixer.
-
-  Raises:
-    UserError: the mixer lacks `dtype`, or an argument is unknown or not in its
-      range.
-  """
+  """Checks the `values` of `config.model` against the class of a mixer."""
   declared = arguments(mixer)
   if 'dtype' not in declared.model_fields:
     raise UserError(
@@ -122,7 +114,6 @@ def arguments(mixer: type) -> type[fields.Group]:
 
 
 def _declared(field, meaning):
-  """Returns (type, limits) of a mixer's field; other types take any value."""
   kind = {kind.__name__: kind for kind in (bool, str, int, float, tuple)}.get(
       getattr(field.type, '__name__', field.type))
   limits = {_LIMITS[name]: limit for name, limit in field.metadata.items()
@@ -145,7 +136,6 @@ def _validate(schema, values, declared, prefix=''):
 
 
 def _sentence(error, declared, prefix):
-  """Returns an error of pydantic as a sentence."""
   where, value = list(map(str, error['loc'])), error['input']
   name = next((name for name in ('.'.join(where[:2]), where[0])
                if name in declared), '.'.join(where))
@@ -160,14 +150,11 @@ def _sentence(error, declared, prefix):
   for part in info.metadata:
     if pattern := getattr(part, 'pattern', ''):
       words = f' of {pattern.strip("^+$")}'
-  if error['type'] == 'value_error':
-    words += f', and it is {fields.in_float32(value)} in float32'
   return (f'{name}={_shown(value)} is not possible: it must be '
           f'{_KINDS[info.annotation]}{words}.')
 
 
 def _shown(value):
-  """Returns the value as one short line."""
   try:
     text = ' '.join(str(value).split())
   except ValueError:  # a number with thousands of digits
@@ -176,10 +163,7 @@ def _shown(value):
 
 
 def sharing(c) -> int:
-  """Returns how many examples share batch-norm statistics.
-
-  A microbatch is a multiple of this number.
-  """
+  """Returns how many examples share the statistics of a batch norm."""
   return 1 if c.encoder.norm != 'batch' else (
       c.encoder.norm_examples or c.train.batch_size)
 
@@ -347,3 +331,28 @@ RULES = (
      '{it} does not divide config.model.qkv_width={c.model.qkv_width}: choose '
      'a divisor.'),
 )
+
+
+def described(config) -> str:
+  """Returns the text of --print_config: fields with values and meanings."""
+  own = arguments(models.mixer(config.model.name)).model_fields
+  known = {f'model.{name}': info for name, info in own.items()} | FIELDS
+  values, lines = identity.flatten(config.to_dict()), []
+  for name in sorted(values, key=[*FIELDS, *known].index):
+    lines += [f'{name} = {values[name]!r}', *textwrap.wrap(
+        meaning(known[name]), _WIDTH, initial_indent='    ',
+        subsequent_indent='    ', break_long_words=False,
+        break_on_hyphens=False)]
+  return '\n'.join(lines)
+
+
+def meaning(info: fields.FieldInfo) -> str:
+  """Returns the meaning of a field, and the values that it may have."""
+  if may := fields.choices(info):
+    limits = f'One of {", ".join(str(one) or "empty" for one in may)}.'
+  else:
+    words = ' and '.join(
+        f'{word} {limit:g}' for word, limit in fields.bounds(info).items()
+        if limit not in _NO_LIMIT)
+    limits = words and f'{words[0].upper()}{words[1:]}.'
+  return ' '.join(filter(None, (info.description, limits)))

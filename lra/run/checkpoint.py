@@ -1,54 +1,60 @@
 """Saves and restores the checkpoints of a run.
 
-Only this file and `checkpoint_io.py` import orbax. `checkpoints/last` holds the
-whole state and the run's counters (JSON). `checkpoints/best` holds the
-parameters to be scored. Orbax writes to a temporary folder and renames it, so a
-kill leaves the previous checkpoint. Orbax has no checksums of its own for
-arrays. So the JSON holds checksums of the state, of the best parameters that it
-names, and of itself. Two states are kept, with their best parameters. If the
-newer one is damaged, the run resumes from the older one.
+`checkpoints/last` holds the whole state and the run's counters (JSON).
+`checkpoints/best` holds the parameters to be scored. Orbax writes to a
+temporary folder and renames it, so a kill leaves the previous checkpoint. Orbax
+has no checksums of its own for arrays. So the JSON holds checksums of the
+state, of the best parameters that it names, and of itself. Two states are kept,
+with their best parameters. If the newer one is damaged, the run resumes from
+the older one. In a multi-process run, each process reads its parts. If one of
+them finds damage, all raise the error.
 """
 
 import contextlib
+import errno
+import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
+from collections.abc import Mapping
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
-from lra.core import distributed, files
+from lra.core import distributed, files, machine
 from lra.core.distributed import is_leader
 from lra.core.errors import UserError
 from lra.core.terminal import say
-from lra.run import checkpoint_io
-from lra.run.checkpoint_io import Damaged
 
 # Version of the names and shapes in a checkpoint.
 LAYOUT = 3
 _YEARS = 10 * 365 * 24 * 3600  # seconds
+OTHER = 'its content has changed since it was saved'
+# Beginnings of storage errors that do not mean damage.
+_STORAGE = ('PERMISSION_DENIED', 'UNAVAILABLE', 'DEADLINE_EXCEEDED', 'ABORTED')
+# Errors of a missing file, which is damage.
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
+
+
+class Damaged(Exception):
+  """The folder `path` is damaged. `differs`: its arrays have other shapes."""
+
+  def __init__(self, path: pathlib.Path, why: str, differs: str = ''):
+    super().__init__(f'{path} is damaged ({why})')
+    self.path, self.differs = path, differs
 
 
 class Checkpoints:
-  """Manages the two checkpoint folders of a run directory.
-
-  Args:
-    folder: the parent folder of both.
-    read_only: if true, nothing is changed, since a run may be writing.
-
-  Raises:
-    UserError: one of the paths is not a folder.
+  """The folders `last` and `best` of a run; `read_only` while a run may write.
   """
 
   def __init__(self, folder: pathlib.Path, *, read_only: bool = False):
     self.folder = folder.resolve()
     self._read_only = read_only
-    for path in (self.folder, self.folder / 'last', self.folder / 'best'):
-      if path.exists() and not path.is_dir():
-        raise UserError(
-            f'{path} is not a folder: move it away, then repeat the command.')
     self._last = self._manager('last', keep=2)
     self._best = self._manager('best', keep=None)
     self._best_sums = {}  # step -> checksum of the best parameters
@@ -82,20 +88,18 @@ class Checkpoints:
   def save_last(self, step: int, state: Any, progress: dict) -> None:
     """Saves the state of `step`, a tree of arrays, in the background.
 
-    If the state of `step` was saved before, only its progress is replaced: the
-    plain JSON values saved with it. `best_step` in them is the step of the best
-    parameters.
+    `progress` are plain JSON values, of which `best_step` is the step of the
+    best parameters. If the state was saved before, only `progress` is replaced.
     """
     # `progress` may name the best parameters, so they must be on disk first.
     self._best.wait_until_finished()
-    self._check_exists()
     if step in self._last.all_steps():
       self._renew(step, progress)
     else:
       self._last.save(step, args=ocp.args.Composite(
           state=ocp.args.StandardSave(state),
-          memory=ocp.args.JsonSave(self._metadata_of(
-              progress, checkpoint_io.checksum(state)))))
+          memory=ocp.args.JsonSave(
+              self._metadata_of(progress, checksum(state)))))
     self._names[step] = progress.get('best_step')
     named = {self._names.get(s) for s in self._last.all_steps()}
     for unnamed in sorted(set(self._best.all_steps()) - named):
@@ -106,7 +110,7 @@ class Checkpoints:
     memory = json.loads(json.dumps({
         **progress, 'layout': LAYOUT, 'checksums': [
             of_state, self._best_sums.get(progress.get('best_step'))]}))
-    return {**memory, 'checksum': checkpoint_io.checksum_of_json(memory)}
+    return {**memory, 'checksum': checksum_of_json(memory)}
 
   def _renew(self, step, progress):
     """Replaces the progress that was saved with a state, in one rename."""
@@ -114,7 +118,7 @@ class Checkpoints:
     try:
       _, (of_state, _) = self._metadata(step)
     except Damaged as e:
-      raise self._fallback_error(e) from e
+      raise self._error([e], others=True) from e
     path = self.folder / 'last' / str(step) / 'memory' / 'metadata'
     memory = json.dumps(self._metadata_of(progress, of_state))
     distributed.run_or_fail_together(
@@ -124,10 +128,9 @@ class Checkpoints:
     """Saves parameters for evaluation; replaces stale ones of this step."""
     # When processes wait for each other, Orbax has one name for both folders.
     self._last.wait_until_finished()
-    self._check_exists()
     if step in self._best.all_steps():
       self._best.delete(step)
-    self._best_sums[step] = checkpoint_io.checksum(params)
+    self._best_sums[step] = checksum(params)
     self._best.save(step, args=ocp.args.StandardSave(params))
 
   def restore_last(self, like: Any,
@@ -135,18 +138,13 @@ class Checkpoints:
                    only: int | None = None) -> tuple[Any, dict] | None:
     """Returns (state, progress) of the newest valid checkpoint, or None.
 
-    A checkpoint is damaged if its state or its best parameters are damaged. A
-    damaged checkpoint is moved to `damaged`, with a message. If `read_only`, it
-    is skipped.
+    If its state or its best parameters are damaged, a checkpoint is moved to
+    `damaged`, with a message; or just skipped, if `read_only`.
 
     Args:
       like: a state of the same shapes, dtypes and shardings.
       like_best: arrays like those given to `save_best`; None to skip them.
       only: the step to restore; None for the newest.
-
-    Raises:
-      UserError: no checkpoint can be read, or one is of an earlier version or
-        of another config.
     """
     damaged = []
     for step in reversed(_steps(self._last)):
@@ -154,8 +152,7 @@ class Checkpoints:
         continue
       try:
         progress, sums = self._metadata(step)
-        state = checkpoint_io.read(
-            self.folder / 'last' / str(step) / 'state', like, sums[0])
+        state = read(self.folder / 'last' / str(step) / 'state', like, sums[0])
         self._best_sums[progress.get('best_step')] = sums[1]
         if like_best is not None and sums[1] is not None:
           self._read_best(progress['best_step'], like_best)
@@ -166,41 +163,27 @@ class Checkpoints:
         self._fall_back_to(step, damaged)
       return state, progress
     if damaged:
-      raise self._unreadable_error(damaged)
+      raise self._error(damaged)
     return None
 
   def restore_best(self, step: int, like: Any) -> Any:
-    """Returns the parameters that `save_best` saved at `step`.
-
-    Raises:
-      UserError: the parameters are damaged.
-    """
     try:
       return self._read_best(step, like)
     except Damaged as e:
-      if self._read_only or e.differs:
-        raise self._unreadable_error([e]) from e
-      raise self._fallback_error(e) from e
+      raise self._error([e], others=not self._read_only) from e
 
-  def _fallback_error(self, damaged):
-    return UserError(
-        f'{damaged}: the same command resumes from the previous checkpoint.')
-
-  def _unreadable_error(self, damaged):
-    """Returns the error for a folder without any valid checkpoint."""
-    other = next((e for e in damaged if e.differs), None)
-    if other:
-      elsewhere = '' if self._read_only else ', or choose another --workdir'
-      if 'float64' in other.differs:
+  def _error(self, damaged, others=False):
+    elsewhere = '' if self._read_only else ', or choose another --workdir'
+    for e in damaged:
+      if e.differs:
         return UserError(
-            f'{other.path} was trained with JAX_ENABLE_X64=1, which is no '
-            f'longer supported ({other.differs}): delete the run directory to '
-            f'train it again{elsewhere}.')
-      return UserError(
-          f'{other.path} is not of this config: {other.differs}. Undo the '
-          'changes made since, in config.json or in the code of the model'
-          f'{elsewhere}.')
+            f'{e.path} is not of this config: {e.differs}. Undo the changes '
+            'made since, in config.json or in the code of the model'
+            f'{elsewhere}.')
     what = '; '.join(map(str, damaged))
+    if others:
+      return UserError(
+          f'{what}: the same command resumes from the previous checkpoint.')
     if self._read_only:
       return UserError(
           f'{what}: restore it from a copy, or give another of the checkpoints '
@@ -210,7 +193,6 @@ class Checkpoints:
         f'{self.folder} to start this run again.')
 
   def wait(self) -> None:
-    """Waits until all checkpoints are on disk."""
     self._best.wait_until_finished()
     self._last.wait_until_finished()
 
@@ -219,17 +201,10 @@ class Checkpoints:
     self._best.close()
     self._last.close()
 
-  def _check_exists(self):
-    if is_leader() and not (self.folder / 'last').exists():
-      raise UserError(
-          f'{self.folder} was removed while it was in use: repeat the command '
-          'to start this run again.')
-
   def _metadata(self, step):
     """Returns (progress, checksums) of a state."""
     path = self.folder / 'last' / str(step) / 'memory'
-    memory, why = distributed.broadcast_from_leader(
-        lambda: checkpoint_io.read_json(path))
+    memory, why = distributed.broadcast_from_leader(lambda: read_json(path))
     if why:
       raise Damaged(path, why)
     if not isinstance(memory, dict):
@@ -240,16 +215,16 @@ class Checkpoints:
           'this program: choose another --workdir, or delete '
           f'{self.folder} to start this run again.')
     of_all = memory.pop('checksum', None)
-    if of_all != checkpoint_io.checksum_of_json(memory):
-      raise Damaged(path, checkpoint_io.OTHER)
+    if of_all != checksum_of_json(memory):
+      raise Damaged(path, OTHER)
     del memory['layout']
     return memory, memory.pop('checksums')
 
   def _read_best(self, step, like):
     if step not in self._best_sums:
       self._load_names()
-    return checkpoint_io.read(self.folder / 'best' / str(step), like,
-                              self._best_sums.get(step), item='default')
+    return read(self.folder / 'best' / str(step), like,
+                self._best_sums.get(step), item='default')
 
   def _fall_back_to(self, step, damaged):
     """Moves states newer than `step` away and drops newer best parameters."""
@@ -269,7 +244,6 @@ class Checkpoints:
       self._best.delete(newer)  # this validation runs again
 
   def _load_names(self):
-    """Reads the step and the checksum of each state's best parameters."""
     for kept in _steps(self._last):
       with contextlib.suppress(Damaged, UserError):
         progress, sums = self._metadata(kept)
@@ -287,3 +261,124 @@ class Checkpoints:
 def _steps(manager):
   """Returns the steps of a folder's checkpoints, as the leader sees them."""
   return distributed.broadcast_from_leader(lambda: sorted(manager.all_steps()))
+
+
+def read_json(path: pathlib.Path) -> tuple[Any, str]:
+  """Returns (the JSON of a folder, '') or (None, the reason)."""
+  return _read(path, path, ocp.JsonCheckpointHandler(), ocp.args.JsonRestore())
+
+
+def read(path: pathlib.Path, like: Any, expected: str | None,
+         item: str = '') -> Any:
+  """Returns the arrays in the folder `path / item`.
+
+  Args:
+    like: arrays of the same shapes, dtypes and shardings.
+    expected: checksum of the saved arrays, None if unknown.
+
+  Raises:
+    Damaged: the arrays are not the saved ones.
+  """
+  tree, why = distributed.run_or_fail_together(lambda: _read(
+      path, path / item, ocp.StandardCheckpointHandler(),
+      ocp.args.StandardRestore(like)))
+  if distributed.all_gather(bool(why)).any():
+    why = why or 'another process cannot read it'
+  elif expected is not None and distributed.all_gather(
+      checksum(tree) != expected).any():
+    why = OTHER
+  if why:
+    raise Damaged(path, why, _difference(path / item, like))
+  return tree
+
+
+def _read(folder, path, handler, args):
+  """Reads without waiting for other processes, which may have failed."""
+  me = jax.process_index()
+  try:
+    _check_files(folder)
+    with ocp.Checkpointer(
+        handler, multiprocessing_options=ocp.options.MultiprocessingOptions(
+            primary_host=me, active_processes={me})) as reader:
+      return reader.restore(path, args=args), ''
+  except Exception as e:
+    _check_is_damage(folder, e)
+    return None, type(e).__name__
+
+
+def _check_files(folder):
+  """Raises OSError for a pipe or a device, on which Orbax would hang."""
+  for path in folder.rglob('*'):
+    if not path.is_dir():
+      files.opened(path).close()
+
+
+def _difference(path, like):
+  """Describes how arrays in a folder differ; '' if its metadata is damaged."""
+  try:
+    theirs = _shapes(ocp.StandardCheckpointHandler().metadata(path).tree)
+  except Exception:  # damaged metadata may raise any error
+    return ''
+  return difference(theirs, _shapes(like))
+
+
+def difference(theirs: Mapping[str, tuple], ours: Mapping[str, tuple]) -> str:
+  """Describes the first difference of two {name: (shape, dtype)}, or ''."""
+  differ = sorted({name for name, _ in theirs.items() ^ ours.items()},
+                  key=lambda name: (not name.startswith('params'), name))
+  for name in differ[:1]:
+    if name not in theirs:
+      return f'it has no {name}'
+    if name not in ours:
+      return f'it has {name}, which the config does not have'
+    shapes, dtypes = zip(theirs[name], ours[name], strict=True)
+    it, config = dtypes if shapes[0] == shapes[1] else map(list, shapes)
+    return f'{name} is {it} in the checkpoint, {config} in the config'
+  return ''
+
+
+def _shapes(tree):
+  """Maps names (params/encoder/block_0/mlp/kernel) to shapes and dtypes."""
+  return {
+      jax.tree_util.keystr(name, simple=True, separator='/'): (
+          tuple(x.shape), np.dtype(x.dtype).name)
+      for name, x in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def checksum(tree: Any) -> str:
+  """Returns the checksum of names, dtypes, shapes and values in a tree."""
+  summed = hashlib.blake2b(digest_size=16)
+  for name, x in jax.tree_util.tree_leaves_with_path(tree):
+    x = distributed.whole(x)
+    summed.update(
+        f'{jax.tree_util.keystr(name)} {x.dtype} {x.shape}'.encode())
+    summed.update(x.tobytes())
+  return summed.hexdigest()
+
+
+def checksum_of_json(value: Any) -> str:
+  text = json.dumps(value, sort_keys=True)
+  return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _check_is_damage(path, error):
+  """Raises UserError if reading failed because of the storage, not of damage.
+
+  Raises `error` itself if memory ran out. Tensorstore puts the system's error
+  number somewhere in the error's text.
+  """
+  cause = error
+  while cause is not None:
+    text = ' '.join(str(cause).split())
+    found = re.search(r"os_error_code='?(\d+)", text)
+    number = int(found[1]) if found else getattr(cause, 'errno', None)
+    if number not in (None, *_MISSING) or not found and (
+        text.startswith(_STORAGE)):
+      why = os.strerror(number) if found else text[:200]
+      raise UserError(
+          f'Cannot read {path} ({why}): fix this, then repeat the command.'
+      ) from error
+    if isinstance(cause, MemoryError) or machine.out_of_memory(cause):
+      raise error
+    cause = cause.__cause__ or (
+        None if cause.__suppress_context__ else cause.__context__)

@@ -36,11 +36,6 @@ class RunCounters:
 
   @classmethod
   def of(cls, fields: dict, where: pathlib.Path) -> 'RunCounters':
-    """Makes the counters from the fields of a checkpoint in `where`.
-
-    Raises:
-      UserError: a field is unknown or missing.
-    """
     names = {f.name for f in dataclasses.fields(cls)}
     if fields.keys() | _LATER != names:
       raise UserError(
@@ -50,7 +45,6 @@ class RunCounters:
     return cls(**fields)
 
   def start_clock(self) -> None:
-    """Starts the clock of training time, unless it runs already."""
     if self._clock_started is None:
       self._clock_started = time.perf_counter()
 
@@ -61,15 +55,13 @@ class RunCounters:
       self._clock_started = None
 
   def note_memory(self) -> None:
-    """Updates `peak_memory_bytes` by the peak of this process."""
     self.peak_memory_bytes = max(
         self.peak_memory_bytes, machine.peak_memory())
 
   def notes_guessing(self, guesses: bool, step: int, steps: int) -> bool:
-    """Notes whether the loss is that of guessing; returns whether to warn.
+    """Returns True once: if the loss has been that of guessing for long.
 
-    It returns True once: if the loss since each log point has been that of
-    guessing for a tenth of all `steps`, without a break, at `step`.
+    That is for a tenth of all `steps`, at each log point and without a break.
     """
     if not guesses:
       self.guessing_since = -1
@@ -86,18 +78,13 @@ class RunCounters:
     return config.train.select == 'best' and self.best_val is not None
 
   def chosen(self, program: Program, state, checkpoints: Checkpoints) -> dict:
-    """Returns the parameters to score on test: best on validation, or last.
-
-    Raises:
-      UserError: the best parameters are damaged.
-    """
+    """Returns the parameters to score on test: best on validation, or last."""
     if self.scores_best(program.config):
       return checkpoints.restore_best(
           self.best_step, scored_of(program.state_shape))
     return scored_of(state)
 
   def result_fields(self, program: Program, status: str, step: int) -> dict:
-    """Returns fields of result.json: status, scores, speed and config."""
     config, objective = program.config, program.objective
     best = self.scores_best(config)
     speed = self.timed_steps / max(self.train_seconds, 1e-9)
@@ -119,16 +106,11 @@ class RunCounters:
 
 
 def scored_of(state) -> dict:
-  """Returns `params` and `constants` to score, from a state or its shapes."""
   params = state.params if state.ema is None else state.ema
   return {'params': params, 'constants': state.constants}
 
 
 def at_guessing(loss: float, entropy: float | None, num_classes: int) -> bool:
-  """Returns whether a training loss is that of guessing, in nats.
-
-  The entropy of the labels is None or 0 if guessing has no meaning. A uniform
-  guess has the loss ln C.
-  """
+  """Returns whether a loss is that of guessing; a uniform guess has ln C."""
   return bool(entropy) and (
       _BELOW * entropy <= loss <= _ABOVE * math.log(num_classes))

@@ -2,52 +2,36 @@
 
 import collections
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib import figure
 
-from lra.core import files
+from lra.core import files, style
 from lra.core.errors import UserError
 from lra.core.formats import plain
-from lra.core.style import (
-  BASELINE,
-  COLOURS,
-  DASHES,
-  draw_baselines,
-  legend,
-  saved,
-  style,
-)
+from lra.run import rundir
 from lra.schema import fields, identity, result
 
 LEARNT = 0.95  # validation accuracy from which a task counts as learnt
 _LONGEST = 90  # most letters of a line's name
 _LOOKS = {
-    'train': {'color': COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
-    'val': {'color': COLOURS[1], 'marker': 'o', 'markersize': 4},
-    'test': {'color': COLOURS[2], 'marker': '*', 'markersize': 12,
+    'train': {'color': style.COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
+    'val': {'color': style.COLOURS[1], 'marker': 'o', 'markersize': 4},
+    'test': {'color': style.COLOURS[2], 'marker': '*', 'markersize': 12,
              'linestyle': 'none'},
 }
 
 
 def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
          baselines: Mapping[str, float] | None = None) -> None:
-  """Writes the curves of a run as one PNG, atomically.
-
-  Args:
-    metrics_jsonl_path: one object per log point with `step`, `split` (`train`,
-      `val` or `test`), `loss` and, for a classifier, `accuracy` (a fraction).
-    out_png: the file to write.
-    baselines: name -> accuracy (a fraction), drawn as dashed lines.
-
-  Raises:
-    UserError: the metrics cannot be read, or the figure cannot be written.
-  """
+  """Writes the curves of a run as one PNG; `baselines` are dashed lines."""
   points = read(pathlib.Path(metrics_jsonl_path))
-  with style():
+  with style.style():
     fig = figure.Figure(figsize=(9, 3.6), layout='constrained')
     scored = baselines or any('accuracy' in point for point in points.values())
     axes = fig.subplots(1, 2 if scored else 1, squeeze=False)[0]
@@ -55,11 +39,11 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
     if scored:
       _draw_split(axes[1], points, 'accuracy', 100)
       axes[1].set_ylabel('accuracy, %')
-      draw_baselines(sorted((baselines or {}).items()), axes[1].axhline)
+      style.draw_baselines(sorted((baselines or {}).items()), axes[1].axhline)
     if axes[-1].get_legend_handles_labels()[1]:
       fig.legend(*axes[-1].get_legend_handles_labels(),
                  loc='outside lower center', ncols=4)
-    data = saved(fig, 'png')
+    data = style.saved(fig, 'png')
   files.write_all({pathlib.Path(out_png): data})
 
 
@@ -75,14 +59,12 @@ def _draw_split(ax, points, field, scale):
 
 
 def learnt_step(points: dict) -> int | None:
-  """Returns the first step with validation accuracy of `LEARNT`, or None."""
   return min((step for (split, step), point in points.items()
               if split == 'val' and (point.get('accuracy') or 0) >= LEARNT),
              default=None)
 
 
 def mixer_std(points: dict) -> list[dict]:
-  """Returns the points of `Result.mixer_std`, by step."""
   return [{'step': step, 'blocks': [
       point[f'block_{i}'] for i in range(len(point)) if f'block_{i}' in point]}
       for (split, step), point in sorted(points.items(), key=lambda p: p[0][1])
@@ -90,13 +72,7 @@ def mixer_std(points: dict) -> list[dict]:
 
 
 def read(path: pathlib.Path) -> dict:
-  """Returns the log points of a run: {(split, step): object}.
-
-  A last line cut short by a kill is left out. The last point of a step counts.
-
-  Raises:
-    UserError: the file cannot be read, or a line before the last is invalid.
-  """
+  """Returns {(split, step): log point}, without a last line torn by a kill."""
   try:
     lines = files.read(path, files.MAX_LINES).decode(
         errors='replace').splitlines()
@@ -119,93 +95,63 @@ def read(path: pathlib.Path) -> dict:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-  """The validation accuracy of a run, or of a record (`recorded`).
+  """The validation accuracy of a run directory, or of a record (`recorded`).
 
-  Attributes:
-    path: the run directory, or the record.
-    config: the whole config, as plain JSON values.
-    scores: step -> accuracy on the validation split, a fraction. A record has
-      only that of the tested parameters.
-    baselines: name -> accuracy; {} for an unfinished run.
+  `scores` maps steps to accuracies. A record has that of the tested parameters.
   """
   path: pathlib.Path
   config: dict
   scores: Mapping[int, float]
   baselines: Mapping[str, float]
-  recorded: bool = False
+  recorded: bool
 
   @property
   def name(self):
-    return self.config['model'].get('name')
+    return self.config['model'].get('name', '')
 
 
-def read_run(path: pathlib.Path) -> Curve:
-  """Reads the config and curve of a run, finished or not, or of a record.
-
-  Raises:
-    UserError: the path is neither, or has no validation accuracy.
-  """
-  if path.is_file():
-    run = result.read(path)
-    accuracy = getattr(run.val, 'accuracy', None)
-    if accuracy is None:
-      raise UserError(f'{path} has no validation accuracy (status '
-                      f'{run.status}): leave it out.')
-    step = run.steps if run.best_step is None else run.best_step
-    return Curve(path, run.config, {step: accuracy}, run.baselines, True)
-  config = files.read_json(path / 'config.json')
-  if not _is_config(config):
-    raise UserError(
-        f'{path} is no run, since it has no config.json of one: give '
-        'directories like runs/<task>/<model>/<config hash>-s<seed>, or '
-        'records.')
-  scores = {step: point['accuracy'] for (split, step), point in read(
-      path / 'metrics.jsonl').items()
-      if split == 'val' and point.get('accuracy') is not None}
+def _read_run(path):
+  """Returns the `Curve` of a run, finished or not, or of a record."""
+  if recorded := path.is_file():
+    done = result.read(path)
+    config, step = done.config, done.best_step
+    scores = {done.steps if step is None else step: getattr(
+        done.val, 'accuracy', None)}
+  else:
+    config = files.read_json(path / 'config.json')
+    if not rundir.is_config(config):
+      raise UserError(
+          f'{path} is no run, since it has no config.json of one: give '
+          'directories like runs/<task>/<model>/<config hash>-s<seed>, or '
+          'records.')
+    done = result.read_if_there(path / 'result.json')
+    scores = {step: point.get('accuracy') for (split, step), point in read(
+        path / 'metrics.jsonl').items() if split == 'val'}
+  scores = {step: score for step, score in scores.items() if score is not None}
   if not scores:
     raise UserError(
-        f'{path} has no validation accuracy yet, or its config has no '
-        'validation: leave it out.')
-  try:
-    done = result.read_if_there(path / 'result.json')
-  except UserError:
-    done = None
-  return Curve(path, config, scores, done.baselines if done else {})
-
-
-def _is_config(value):
-  """Returns whether a value has the fields of a config that are used here."""
-  if not isinstance(value, dict) or not isinstance(value.get('model'), dict):
-    return False
-  return (isinstance(value['model'].get('name', ''), str) and
-          isinstance(value.get('task'), str) and
-          isinstance(value.get('seed'), int))
+        f'{path} has no validation accuracy, or none yet: leave it out.')
+  return Curve(path, config, scores, done.baselines if done else {}, recorded)
 
 
 def plot_runs(paths: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
   """Writes the validation accuracies of runs against steps, as .png or .svg.
 
-  Runs of one experiment (`lra.schema.identity`) that differ in their seed
-  share a line. The line is their mean, at the steps that all of them have. A
-  band reaches from the least to the largest. Records do not hold the curve:
-  each is a diamond at the step of its tested parameters.
-
-  Raises:
-    UserError: a path is no run or record, or given twice, or the figure cannot
-      be written.
+  A line is the mean over the seeds of an experiment, at the steps that all of
+  them have. A band reaches from the least to the largest. A record is a diamond
+  at the step of its tested parameters.
   """
   out = pathlib.Path(out)
   form = out.suffix[1:].lower()
   if form not in ('png', 'svg'):
     raise UserError(f'{out} is neither .png nor .svg: choose one of them.')
-  lines = _lines([read_run(path) for path in paths])
-  with style():
-    data = saved(_draw(lines), form)
+  lines = _lines([_read_run(path) for path in paths])
+  with style.style():
+    data = style.saved(_draw(lines), form)
   files.write_all({out: data})
 
 
 def _lines(runs):
-  """Returns {name of a line: its runs, by seed}."""
   groups = []
   for group in _by(runs, lambda run: json.dumps(
       identity.experiment(run.config), sort_keys=True)):
@@ -216,7 +162,7 @@ def _lines(runs):
         group, lambda run: identity.config_hash(run.config))
   for group in groups:
     group.sort(key=lambda run: run.config['seed'])
-    for other, run in zip(group, group[1:], strict=False):
+    for other, run in itertools.pairwise(group):
       if run.config['seed'] == other.config['seed']:
         raise UserError(
             f'{other.path} and {run.path} have one config and one seed: leave '
@@ -229,7 +175,6 @@ def _lines(runs):
 
 
 def _by(runs, key):
-  """Groups runs by key, in the order of the first of each."""
   groups = collections.defaultdict(list)
   for run in runs:
     groups[key(run)].append(run)
@@ -238,72 +183,59 @@ def _by(runs, key):
 
 def _named(runs, settings_of):
   """Names each run: its model, and the task and fields that differ."""
-  tasks, names = {run.config['task'] for run in runs}, []
+  names, several_tasks = [], len({run.config['task'] for run in runs}) > 1
   settings = {run.path: {name: json.dumps(value) for name, value in {
-      **fields.added(run.name or ''), **settings_of(run.config)}.items()}
+      **fields.added(run.name), **settings_of(run.config)}.items()}
       for run in runs}
   for run in runs:
     mine = settings[run.path]
     alike = [settings[other.path] for other in runs if other.name == run.name]
-    differing = [name for name in sorted(set().union(*alike))
-                 if len({other.get(name) for other in alike}) > 1]
     names.append(', '.join([
-        str(run.name), *[run.config['task']] * (len(tasks) > 1),
-        *(f'{name}={mine.get(name, "unset")}' for name in differing
-          if name != 'task')]))
+        run.name, *[run.config['task']] * several_tasks,
+        *(f'{name}={mine.get(name, "unset")}'
+          for name in sorted(set().union(*alike)) if name != 'task'
+          and len({other.get(name) for other in alike}) > 1)]))
   return names
 
 
 def _draw(lines):
   fig = figure.Figure(figsize=(8, 4.2 + 0.2 * len(lines)), layout='constrained')
-  ax = fig.subplots()
-  for number, (name, runs) in enumerate(lines.items()):
-    colour = COLOURS[number % len(COLOURS)]
-    dash = ('-', *DASHES)[number // len(COLOURS) % (1 + len(DASHES))]
+  ax, notes = fig.subplots(), {}
+  for number, (name, group) in enumerate(lines.items()):
+    turn, place = divmod(number, len(style.COLOURS))
+    colour, dashes = style.COLOURS[place], ('-', *style.DASHES)
     label = plain(name, _LONGEST) + (
-        f' ({len(runs)} seeds)' if len(runs) > 1 else '')
-    points = [point for run in runs if run.recorded
-              for point in run.scores.items()]
-    runs = [run for run in runs if not run.recorded]
-    if points:
-      steps, scores = zip(*points, strict=True)
-      ax.plot(steps, [100 * score for score in scores], 'D', color=colour,
-              markersize=5, label='' if runs else label)
-    if runs:
-      _draw_line(ax, runs, dash, colour, label)
+        f' ({len(group)} seeds)' if len(group) > 1 else '')
+    records = [point for run in group if run.recorded
+               for point in run.scores.items()]
+    scores = [run.scores for run in group if not run.recorded]
+    if scores:
+      steps = sorted(set.intersection(*map(set, scores)))
+      values = 100 * np.array([[each[step] for step in steps]
+                               for each in scores])
+      ax.plot(steps, values.mean(0), dashes[turn % len(dashes)], color=colour,
+              marker='o', markersize=3, label=label)
+    if len(scores) > 1:
+      ax.fill_between(steps, values.min(0), values.max(0), color=colour,
+                      alpha=0.2, linewidth=0)
+      notes['means, bands from the least to the largest seed'] = True
+    if records:
+      steps, values = np.transpose(records)
+      ax.plot(steps, 100 * values, 'D', color=colour, markersize=5,
+              label='' if scores else label)
+      notes['diamonds: records, at the step of the tested parameters'] = True
   runs = [run for group in lines.values() for run in group]
+  tasks = sorted({run.config['task'] for run in runs})
   baselines = {name: value for run in runs
                for name, value in run.baselines.items()}
-  if baselines and len({run.config['task'] for run in runs}) == 1:
+  if baselines and len(tasks) == 1:
     name = max(baselines, key=baselines.get)
-    ax.axhline(100 * baselines[name], linestyle='--', color=BASELINE,
+    ax.axhline(100 * baselines[name], linestyle='--', color=style.BASELINE,
                linewidth=1.2, label=f'baseline on test: {plain(name, 60)} '
                f'{100 * baselines[name]:.2f}')
   ax.set_xlabel('step')
   ax.set_ylabel('validation accuracy, %')
-  ax.set_title(_title(lines.values()))
-  legend(fig, 2 if len(lines) > 4 else 1)
+  ax.set_title(': '.join(filter(None, [
+      plain(', '.join(tasks), _LONGEST), '; '.join(notes)])))
+  style.legend(fig, 2 if len(lines) > 4 else 1)
   return fig
-
-
-def _draw_line(ax, runs, dash, colour, label):
-  """Draws the mean of runs, and their band, at the steps that all have."""
-  steps = sorted(set.intersection(*(set(run.scores) for run in runs)))
-  scores = [[100 * run.scores[step] for run in runs] for step in steps]
-  ax.plot(steps, [sum(values) / len(values) for values in scores], dash,
-          color=colour, marker='o', markersize=3, label=label)
-  if len(runs) > 1:
-    ax.fill_between(steps, list(map(min, scores)), list(map(max, scores)),
-                    color=colour, alpha=0.2, linewidth=0)
-
-
-def _title(groups):
-  """Returns the tasks, and the meaning of bands and of diamonds."""
-  runs = [run for group in groups for run in group]
-  names = plain(', '.join(sorted({str(run.config['task']) for run in runs})),
-                _LONGEST)
-  bands = any(sum(not run.recorded for run in group) > 1 for group in groups)
-  said = [*['means, bands from the least to the largest seed'] * bands,
-          *['diamonds: records, at the step of the tested parameters']
-          * any(run.recorded for run in runs)]
-  return ': '.join([names, *['; '.join(said)] * bool(said)])

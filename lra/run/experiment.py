@@ -1,8 +1,4 @@
-"""Makes the experiment of a config.
-
-`resolve` checks a config and builds its encoder, once. Nothing after it checks
-the config again.
-"""
+"""The experiment of a config, which `resolve` checks once."""
 
 import dataclasses
 import functools
@@ -72,10 +68,8 @@ class Experiment:
   def lengths(self) -> tuple[int, ...]:
     """Rising lengths that sequences may be computed at, the full one last.
 
-    Only the full length is possible if padding takes part in the computation:
-    as tokens, in the size of a mean, or in the mixer. Batch norms need it too:
-    their groups of examples must not be sorted, and their devices wait for each
-    other.
+    There is only the full length if padding takes part in the computation: as
+    tokens, in the size of a mean, in a batch norm, or in the mixer.
     """
     config, full = self.config, self.objective.seq_len
     padding_counts = (
@@ -86,7 +80,6 @@ class Experiment:
     return (*(() if padding_counts else sorted(shorter)), full)
 
   def model(self, dtype: str) -> nn.Module:
-    """Returns the model that maps the objective's inputs to its outputs."""
     return self.objective.model(
         self.encoder.clone(dtype=jnp.dtype(dtype)), jnp.dtype(dtype))
 
@@ -114,29 +107,19 @@ class Experiment:
 
   @property
   def vocabulary(self) -> wordpiece.Vocabulary | None:
-    """The word pieces of its texts; None for bytes.
-
-    Raises:
-      UserError: the vocabulary is not named, is missing or has changed.
-    """
+    """The word pieces of its texts; None for bytes."""
     if not self.config.encoder.vocab_size:
       return None
     return sources.vocabulary(self.config, self.folder)
 
   def data(self, data_dir: str | os.PathLike | None = None
            ) -> prepared.Prepared:
-    """Loads the data set, by default from the config's folder.
-
-    Raises:
-      UserError: see `vocabulary` and `prepared.load`.
-    """
     words = self.vocabulary  # an error here is known before data are prepared
     data = prepared.load(
         self.task.name, data_dir or self.config.data_dir or None)
     return words.prepared(data, self.objective.seq_len) if words else data
 
   def with_seed(self, seed: int) -> 'Experiment':
-    """Returns the experiment with another seed, in its own run directory."""
     config = self.config.copy_and_resolve_references()
     config.seed = seed
     return dataclasses.replace(
@@ -147,15 +130,7 @@ class Experiment:
 
 def resolve(config: ConfigDict, *, made_by: str = '',
             folder: str | os.PathLike | None = None) -> Experiment:
-  """Checks a config, without a device, and builds what follows from it.
-
-  Args:
-    config: a whole config, with or without references; it is copied.
-    made_by, folder: see `Experiment`; by default `identity.run_folder`.
-
-  Raises:
-    UserError: the config cannot be run; the message names the field.
-  """
+  """Checks a config, without a device, and builds what follows from it."""
   check.check(config)
   task = tasks.get(config.task)
   if made_by and not task.probe:
@@ -184,7 +159,6 @@ def resolve(config: ConfigDict, *, made_by: str = '',
 
 
 def _source(config):
-  """Returns the experiment that a config starts from; None for a path."""
   made = sources.config_of(config)
   return made and resolve(made[0], made_by=made[1])
 
@@ -214,8 +188,6 @@ def _encoder(config, objective):
 
 def make_mixer(model):
   """Returns a function with which the encoder makes mixers of `config.model`.
-
-  It takes the fields in `models.GIVEN`, and passes on those that a mixer has.
   """
   arguments = model.to_dict()
   cls = models.mixer(arguments.pop('name'))
@@ -231,12 +203,8 @@ def _made(cls, arguments, **given) -> nn.Module:
 def protocol_changes(config: dict, made_by: str) -> dict[str, Any]:
   """Returns the fields a config changes: {dotted field: the protocol's value}.
 
-  A protocol sets the fields that every model has: steps, learning rate, sizes,
-  length, pooling, head. The other arguments of a mixer count as changed if they
-  differ from its config file, `made_by`.
-
-  Raises:
-    UserError: the protocol does not exist, or does not have the task.
+  A protocol sets the fields that every model has. The other arguments of a
+  mixer count as changed if they differ from its config file, `made_by`.
   """
   said = base.settings(config['task'], config['protocol'])
   return identity.changes(config, {**_own(made_by), **said})
@@ -244,10 +212,7 @@ def protocol_changes(config: dict, made_by: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _own(made_by):
-  """Returns the arguments that a config file gives its mixer, by dotted name.
-
-  Cached, since the file may change while its runs last.
-  """
+  """Returns a mixer's arguments in its config file, before that may change."""
   made = loader.made_by([f'--config={made_by}'])
   return identity.flatten({
       'model': made.copy_and_resolve_references().to_dict().get('model', {})})

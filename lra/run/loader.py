@@ -1,6 +1,5 @@
 """The flag --config: a file, a task and changes of fields make a config."""
 
-import ast
 import functools
 import pathlib
 import re
@@ -14,7 +13,6 @@ from lra.core import files, paths, signals
 from lra.core.errors import UserError, explained, meant
 from lra.run import check
 from lra.schema import identity
-from lra.schema.fields import FIELDS
 from lra.schema.synonyms import beside, likeliest
 
 _FORM = ('--config has the form configs/<model>.py:<task>, and `list` shows '
@@ -23,16 +21,7 @@ _FORM = ('--config has the form configs/<model>.py:<task>, and `list` shows '
 
 def define(values: flags.FlagValues = flags.FLAGS,
            argv: list[str] | None = None) -> flags.FlagHolder:
-  """Defines --config.
-
-  Args:
-    values: the flags that it joins.
-    argv: the arguments that change fields; those of the process by default.
-
-  Returns:
-    The flag's holder. Once flags are parsed, its value is the config, locked
-    and with references.
-  """
+  """Defines --config, a locked config that `argv` (by default ours) changes."""
   holder = config_flags.DEFINE_config_file(
       'config', None, 'Train configs/<model>.py:<task>[,protocol=<name>]. '
       'Change a field like this: --config.train.steps=100.', lock_config=True,
@@ -119,33 +108,15 @@ _compiled = functools.lru_cache(maxsize=100)(
 
 
 def _check_change(name, value, names):
-  """Raises UserError unless an argument may change a field of these names."""
   if name == 'protocol':
     raise UserError(
         f'--config.protocol={value!r} would change the name of the protocol '
         'but none of its settings: choose one after the task, as in '
         '--config=configs/<model>.py:<task>,protocol=nystrom.')
-  if name in names:
+  if name in names or any(n.startswith(f'{name}.') for n in names):
     return
-  section = [n for n in names if n.startswith(f'{name}.')]
-  if section:
-    return _check_section(name, value, section)
   close = likeliest(name, names)
   hint = (f'did you mean config.{close}?' if close else
           f'there are {", ".join(sorted(beside(name, names) or names))}.')
   raise UserError(f'--config.{name} changes no field of the config: {hint}')
 
-
-def _check_section(name, value, section):
-  """Checks that a dict given for a section has all fields of the section."""
-  try:
-    given = set(ast.literal_eval(value))
-  except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-    return  # ml_collections reports the error
-  missing = [n for n in FIELDS if n in section and (
-      n.removeprefix(f'{name}.').partition('.')[0] not in given)]
-  if missing:
-    raise UserError(
-        f'--config.{name}={value} would replace all of config.{name}, and '
-        f'config.{missing[0]} is missing: change single fields, as in '
-        f'--config.{missing[0]}=...')

@@ -9,7 +9,6 @@ axes of the mesh are
   sequence  splits the tokens
 """
 
-import functools
 import math
 from collections.abc import Mapping
 
@@ -33,9 +32,6 @@ ONE_DEVICE = {name: 1 for name in AXES}
 
 def make(sizes, devices=None):
   """Makes the mesh of `config.mesh`: axis -> devices along it, -1 for the rest.
-
-  Raises:
-    UserError: the axes do not use all devices (by default, all of JAX).
   """
   devices = jax.devices() if devices is None else devices
   shape = [sizes[name] for name in AXES]
@@ -53,11 +49,7 @@ def make(sizes, devices=None):
 
 
 def check(experiment: Experiment, shape: Mapping[str, int]) -> None:
-  """Checks that batches and sequences can be split over a mesh's shape.
-
-  Raises:
-    UserError: a field does not fit the mesh; the message names it.
-  """
+  """Checks that batches and sequences can be split over a mesh's shape."""
   config, share = experiment.config, shape[DATA] * shape[FSDP]
   for name in ('microbatch_size', 'eval_batch_size'):
     if config.train[name] % share:  # 0 means a size chosen later
@@ -91,16 +83,11 @@ def of_examples(mesh, *, micro: bool, between: int | None = None
 
 
 def of_state(mesh, shape: tuple[int, ...]) -> NamedSharding:
-  """Returns the sharding of an array of the state, by its shape alone."""
   return NamedSharding(mesh, _of_state(mesh.shape[FSDP], shape))
 
 
 def keep_split(tree, *axes: str):
-  """Splits arrays like the state, if any of `axes` has many devices.
-
-  The compiler may have split an array in another way, for example the gradient
-  of a table of positions over `sequence`. Such an array is moved once, here.
-  """
+  """Splits arrays like the state, whatever the compiler has chosen."""
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or all(mesh.shape.get(axis, 1) == 1 for axis in axes):
     return tree
@@ -120,35 +107,16 @@ def rows(mesh, size: int) -> slice:
 
 
 def joined(batch, shardings, size: int, axis: int):
-  """Joins the parts of a batch that all processes have made.
-
-  A batch of one process is returned unchanged.
-
-  Args:
-    batch: numpy arrays of this process's `rows`.
-    shardings: the sharding of each array, by name.
-    size: number of examples of all processes, along `axis`.
-  """
+  """Joins the parts of a batch of `size` examples that processes have made."""
   if not distributed.is_multiprocess():
     return batch
-  over = next(iter(shardings.values())).mesh
-  first = rows(over, size).start
-
-  def piece(x, index):
-    low, high, _ = index[axis].indices(size)
-    return x[(*index[:axis], slice(low - first, high - first),
-              *index[axis + 1:])]
-
-  return {name: jax.make_array_from_callback(
-      (*x.shape[:axis], size, *x.shape[axis + 1:]), shardings[name],
-      functools.partial(piece, x)) for name, x in batch.items()}
+  return {name: jax.make_array_from_process_local_data(
+      shardings[name], x, (*x.shape[:axis], size, *x.shape[axis + 1:]))
+      for name, x in batch.items()}
 
 
 def everywhere(tree, sharding):
-  """Puts numbers that are equal in all processes on all devices.
-
-  `jax.device_put` would first make the processes compare the numbers.
-  """
+  """Puts numbers on all devices, without a comparison between processes."""
   def put(x):
     x = np.asarray(x)
     return jax.make_array_from_callback(x.shape, sharding, lambda _: x)
@@ -157,10 +125,9 @@ def everywhere(tree, sharding):
 
 
 def largest(mesh):
-  """Returns a function that computes maxima over all processes.
+  """Returns a function (own int32 [n], after) -> maxima over all processes.
 
-  The function maps (own int32 [n], after) to int32 [n], on the devices. Its
-  result is ready only after the arrays `after`.
+  The result is ready only after the arrays `after`.
   """
   compiled = jax.jit(lambda own, after: own.max(0), keep_unused=True,
                      out_shardings=NamedSharding(mesh, P()))

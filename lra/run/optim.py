@@ -1,8 +1,4 @@
-"""Makes learning rate schedules, optimizers and parameter groups.
-
-They are built from optax. Long Range Arena's schedule, which optax lacks, is
-defined here.
-"""
+"""Makes learning rate schedules, optimizers and parameter groups, of optax."""
 
 import re
 from collections.abc import Callable
@@ -17,15 +13,13 @@ from optax import contrib
 
 from lra import kernels, models
 from lra.core.errors import UserError
-from lra.run import matching
 
 
 def rsqrt(step, *, base: float, warmup: int):
   """Returns base * min(1, s / warmup) / sqrt(max(s, warmup)), s = step + 1.
 
   This is the schedule of Long Range Arena's code, which SimpleTRON keeps
-  (appendix A). `step`, a number or an array, has 0 at the first update, whose
-  rate is not zero.
+  (appendix A). `step`, a number or an array, has 0 at the first update.
   """
   xp = jnp if isinstance(step, jax.Array) else np
   s = xp.asarray(step, xp.float32) + 1
@@ -36,10 +30,9 @@ def rsqrt(step, *, base: float, warmup: int):
 def schedule(config, base: float | None = None) -> Callable:
   """Returns `config.optim.schedule`: updates made -> learning rate.
 
-  All schedules grow linearly over `config.train.warmup_steps` steps; the last
-  of these has the peak: learning_rate / sqrt(warmup_steps) for `rsqrt`, else
-  `base`, by default the config's learning rate. Then `rsqrt` falls with the
-  root of the step, `constant` stays, and `cosine` and `linear` fall to
+  All schedules grow linearly over `config.train.warmup_steps` steps, up to
+  `base` (for `rsqrt` divided by the root of these steps). Then `rsqrt` falls
+  with the root of the step, `constant` stays, and `cosine` and `linear` fall to
   `final_fraction` of the peak at the last step.
   """
   train, name = config.train, config.optim.schedule
@@ -64,9 +57,8 @@ def schedule(config, base: float | None = None) -> Callable:
 def decay_mask(params):
   """Returns True for parameters that decay: two axes or more, no bias.
 
-  In a few mixers, parameters with one row per head decay too: scales of a norm
-  (lightning), widths and means of a kernel (rfa, gmm_rks), gates (duo), and
-  biases with other names (synthesizer). `config.optim.groups` can exempt them.
+  In a few mixers, parameters with one row per head decay too, such as scales of
+  a norm (lightning) and gates (duo). `config.optim.groups` can exempt them.
   """
   def decays(path, p):
     return p.ndim > 1 and 'bias' not in jax.tree_util.keystr(path[-1:])
@@ -75,22 +67,40 @@ def decay_mask(params):
 
 
 def named(tree) -> dict[str, Any]:
-  """Returns {name: leaf} of a tree, with the names of `path_name`."""
   return {path_name(path): leaf
           for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def path_name(path) -> str:
-  """Returns a parameter's name (`encoder/block_0/mixer/query/kernel`)."""
   return '/'.join(str(key.key) for key in path)
+
+
+def first_matches(rules, names, field: str, rest: str) -> list[int]:
+  """Returns the number of the first rule (pattern, ...) that matches each name.
+
+  Patterns match whole names. Each name needs a rule, and each rule a name.
+  `rest` is a rule for all names, and `field` the config's, for the errors.
+  """
+  numbers = [next((i for i, (pattern, _) in enumerate(rules)
+                   if re.fullmatch(pattern, name)), None) for name in names]
+  if None in numbers:
+    raise UserError(
+        f'{field} has nothing for {list(names)[numbers.index(None)]}: add '
+        f'a last pair for the rest, such as {rest}.')
+  for i, (pattern, _) in enumerate(rules):
+    if i not in numbers:
+      raise UserError(
+          f'{field}: no array is named like {pattern!r}, or earlier pairs have '
+          'them all: correct it; names are like '
+          'encoder/block_0/mixer/query/kernel.')
+  return numbers
 
 
 def groups_of(config) -> tuple:
   """Returns the group of SSM parameters, if any, and `config.optim.groups`.
 
   The SSM group exists if `config.train` has a learning rate or a weight decay
-  for it, and the mixer has such parameters. It comes first: the first group
-  that matches a parameter counts.
+  for it, and the mixer has such parameters. It comes first.
   """
   train, groups = config.train, config.optim.groups
   own = {name: train[f'ssm_{name}'] for name in (
@@ -107,8 +117,7 @@ def groups_of(config) -> tuple:
 def numbers(config) -> dict[str, np.ndarray]:
   """Returns `learning_rate` and `weight_decay`, float32 [G], of `groups_of`.
 
-  Without groups, one group has all parameters. Compiled steps take them as
-  arguments, so they may vary over a grid without another compilation.
+  Compiled steps take them as arguments, so they may vary without compilation.
   """
   groups = groups_of(config) or (('.*', {}),)
   return {name: np.array([(options or {}).get(name, config.train[name])
@@ -119,9 +128,8 @@ def numbers(config) -> dict[str, np.ndarray]:
 def make(config, given=None) -> optax.GradientTransformation:
   """Makes the optimizer: clipping, groups, update rule, weight decay.
 
-  Its `update` takes the gradient and, to clip it, its `norm`, both from
-  `gradient_norm`; its `init` raises UserError as `labels`. `given`, which may
-  be traced, replaces `numbers(config)`.
+  Its `update` takes the gradient and its `norm`, both from `gradient_norm`.
+  `given`, which may be traced, replaces `numbers(config)`.
   """
   optim, given = config.optim, given or numbers(config)
   groups = groups_of(config)
@@ -142,16 +150,12 @@ def make(config, given=None) -> optax.GradientTransformation:
 
 
 def gradient_norm(config, grads) -> tuple[Any, jax.Array]:
-  """Returns the gradient and its global L2 norm, float32 [].
-
-  Frozen parameters do not count in the norm, so XLA need not compute their
-  gradients.
+  """Returns the gradient and its L2 norm, float32 [], without frozen ones.
 
   On a single GPU, the returned gradients lie in one array. Then one kernel
-  computes the norm, and one updates all parameters of one shape, after the last
-  gradient. Otherwise XLA would launch a kernel for each parameter, and copy the
-  parameters that the backward pass still reads. With several devices, the array
-  would have to be gathered.
+  computes the norm, and one updates all parameters of one shape. Otherwise XLA
+  would launch a kernel for each parameter, and copy the parameters that the
+  backward pass still reads.
   """
   groups = groups_of(config)
   mesh = jax.sharding.get_abstract_mesh()
@@ -170,7 +174,6 @@ def gradient_norm(config, grads) -> tuple[Any, jax.Array]:
 
 
 def global_norm(tree) -> jax.Array:
-  """Returns the L2 norm of all entries of a tree, float32 []."""
   return jnp.sqrt(sum(jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)))
 
 
@@ -186,7 +189,6 @@ def _clipped(most):
 
 
 def _rule(config, learning_rate, decay):
-  """Returns the update rule of one group."""
   train, optim = config.train, config.optim
   rate = schedule(config, learning_rate)
   # L2: the decay is added to the gradient, as in torch.optim.Adam and SGD.
@@ -214,38 +216,17 @@ def _rule(config, learning_rate, decay):
 
 
 def labels(params, groups):
-  """Returns a tree like `params` with the index of each parameter's group.
-
-  The first group whose regular expression matches the whole name counts.
-
-  Raises:
-    UserError: a parameter is in no group, a group has no parameter, all
-      parameters are frozen, or an expression takes too long.
-  """
-  names = tuple(named(params))
-  numbers = matching.first(tuple(pattern for pattern, _ in groups), names,
-                           'config.optim.groups')
-  if None in numbers:
-    raise UserError(
-        f'config.optim.groups has no group for the parameter '
-        f'{names[numbers.index(None)]}: add a last '
-        "group ('.*', {}) for the rest, or ('.*', None) to freeze it.")
-  tree = jax.tree.unflatten(jax.tree.structure(params), numbers)
-  unused = set(range(len(groups))) - set(jax.tree.leaves(tree))
-  if unused:
-    raise UserError(
-        f'config.optim.groups: no parameter is named like '
-        f'{groups[min(unused)][0]!r}, or earlier groups have them all: '
-        'correct it; names are like encoder/block_0/mixer/query/kernel.')
+  """Returns a tree like `params` with the number of each parameter's group."""
   if all(own is None for _, own in groups):
     raise UserError(
         'config.optim.groups freezes every parameter: leave one to be trained, '
         "as by a last group ('.*', {}).")
-  return tree
+  return jax.tree.unflatten(jax.tree.structure(params), first_matches(
+      groups, named(params), 'config.optim.groups',
+      "('.*', {}), or ('.*', None) to freeze it"))
 
 
 def _grouped(groups, rules):
-  """Updates each group by its rule, except frozen groups."""
   by_number = {number: optax.set_to_zero() if options is None
                else rules[number]
                for number, (_, options) in enumerate(groups)}

@@ -37,7 +37,6 @@ class ProcessCache:
       return self._made[name]
 
   def data(self, experiment) -> prepared.Prepared:
-    """Returns an experiment's data set; see `Experiment.data`."""
     config = experiment.config
     words = config.tokenizer_source and (
         config.tokenizer_source, experiment.objective.seq_len)

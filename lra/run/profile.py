@@ -14,11 +14,7 @@ STEP = 'update'  # name of an update in a trace; its number is `step_num`
 
 
 def steps(text: str, total: int) -> range:
-  """Parses `20:30` to the updates 20 to 30 of `total`; the first is 1.
-
-  Raises:
-    UserError: the text is not of that form, or the run has no such updates.
-  """
+  """Parses `20:30` to the updates 20 to 30 of `total`; the first is 1."""
   found = re.fullmatch(r'(\d{1,18}):(\d{1,18})', text, re.ASCII)
   first, last = map(int, found.groups()) if found else (0, 0)
   if not 1 <= first <= last <= total:
@@ -35,7 +31,6 @@ class Profile:
     self._folder, self._steps, self._running = folder, steps, False
 
   def check(self, done: int) -> None:
-    """Raises UserError if one of the updates is made already."""
     wanted = self._steps
     if wanted and wanted[0] <= done:
       raise UserError(

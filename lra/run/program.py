@@ -29,7 +29,6 @@ class Program:
   """Makes the states and the compiled steps that training uses.
 
   Attributes:
-    experiment: the experiment.
     model: maps the objective's inputs to its outputs.
     mesh: the devices, from `lra.run.mesh.make`.
     dtype: the compute dtype, 'float32' or 'bfloat16'.
@@ -64,11 +63,6 @@ class Program:
 
   @functools.cached_property
   def state_shape(self) -> step.TrainState:
-    """Shapes, dtypes and shardings of a state.
-
-    Raises:
-      UserError: the state does not fit into memory.
-    """
     shapes = jax.eval_shape(self._init, 0)
     sizes_lib.check_state(shapes, sizes(shapes.params),
                           self.config.encoder.width, self.mesh)
@@ -79,27 +73,17 @@ class Program:
 
   @property
   def all_lengths(self) -> tuple[int, ...]:
-    """`Experiment.lengths` on a CPU, by which examples are sorted there.
-
-    On a GPU, the choice between lengths would make the host wait for the
-    device. It would save little, since a GPU computes a whole batch at the
-    length of its longest example.
-    """
+    """`Experiment.lengths` on a CPU; on a GPU, a choice would make it wait."""
     lengths = self.experiment.lengths
     return lengths if sizes_lib.is_cpu(self.mesh) else lengths[-1:]
 
   @property
   def lengths(self) -> tuple[int, ...]:
-    """Lengths that batches are computed at, for this mesh.
-
-    There are several only if the mesh splits just examples, over `data`:
-    devices that wait for one another must choose the same length.
-    """
+    """Lengths of batches on this mesh: one if devices wait for one another."""
     together = self.mesh.size > self.mesh.shape['data']
     return self.all_lengths[-1:] if together else self.all_lengths
 
   def batch_shardings(self, *, micro: bool) -> dict[str, NamedSharding]:
-    """Returns the sharding of each array of a batch, or of microbatches."""
     return {name: mesh.of_examples(
         self.mesh, micro=micro, between=(
             len(shape) - 2 if name in self.objective.of_tokens else None))
@@ -108,28 +92,21 @@ class Program:
   def shapes(self, *lead: int, micro: bool
              ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     """Returns shape and dtype of each array of a batch with first axes `lead`.
-
-    Microbatches have `place` too, see `batches.train_batch`.
     """
     place = {'place': (lead, np.dtype(np.int32))} if micro else {}
     return self.objective.shapes(*lead) | place
 
   def rows(self, size: int) -> slice:
-    """Returns the slice of a batch, or microbatch, that this process makes."""
     return mesh.rows(self.mesh, size)
 
   def put(self, batch, *, micro: bool):
-    """Returns a batch for the compiled steps, from this process's `rows`."""
     return mesh.joined(
         batch, self.batch_shardings(micro=micro),
         self.sizes.microbatch if micro else self.sizes.eval_batch,
         axis=int(micro))
 
   def put_given(self):
-    """Puts `seed`, int32 [], and the values of `optim.numbers` on the devices.
-
-    Configs that differ only in these share one compiled step.
-    """
+    """Puts the seed and `optim.numbers` on the devices."""
     return mesh.everywhere(self._given, self._replicated)
 
   @property
@@ -137,15 +114,11 @@ class Program:
     return {'seed': np.int32(self.config.seed), **optim.numbers(self.config)}
 
   def reset_sums(self, state: step.TrainState) -> step.TrainState:
-    """Returns the state with its sums at zero, for use after a log point."""
     return state.replace(sums=mesh.everywhere(
         step.zero_sums(self.objective), self._replicated))
 
   def compile_train(self):
-    """Compiles `step.train_step` for a state, a batch and `put_given()`.
-
-    The compiled function donates the state.
-    """
+    """Compiles `step.train_step`, which donates the state."""
     micro = self.sizes.microbatch
     given = jax.tree.map(lambda x: jax.ShapeDtypeStruct(
         x.shape, x.dtype, sharding=self._replicated), self._given)
@@ -159,11 +132,9 @@ class Program:
              self._replicated))
 
   def compile_eval(self):
-    """Compiles `step.eval_step`, (params, constants, batch) -> counts."""
     return self._compile_scored(step.eval_step, at=self.lengths)
 
   def compile_mixer_std(self):
-    """Compiles `step.mixer_std`, (params, constants, batch) -> [layers]."""
     return self._compile_scored(step.mixer_std)
 
   def _compile_scored(self, function, **options):
@@ -173,13 +144,10 @@ class Program:
         self._batch_shape(self.sizes.eval_batch))
 
   def compile_norm(self):
-    """Compiles params -> their global L2 norm, float32 []."""
     return self._compile(optim.global_norm, self.state_shape.params)
 
   def fit_train(self) -> tuple['Program', Any]:
     """Returns the program with the largest microbatch that fits, and its step.
-
-    A size in the config is taken as it is. The step is that of `compile_train`.
     """
     return self._fit('microbatch', self.config.train.microbatch_size,
                      Program.compile_train, 'Training',
@@ -200,17 +168,13 @@ class Program:
     return self.sized(**{name: size}), compiled
 
   def sized(self, **sizes: int) -> 'Program':
-    """Returns this program with other `sizes`."""
     other = dataclasses.replace(
         self, sizes=dataclasses.replace(self.sizes, **sizes))
     other.__dict__['state_shape'] = self.state_shape  # sizes do not change it
     return other
 
   def order(self, split: prepared.Split) -> np.ndarray:
-    """Returns the order in which examples are evaluated, int [N].
-
-    They are sorted by length if batches of short examples cost less.
-    """
+    """Returns the order in which examples are evaluated, int [N]."""
     if len(self.lengths) == 1:
       return np.arange(len(split))
     return np.argsort(prepared.lengths(split), kind='stable')
@@ -220,12 +184,7 @@ class Program:
                ) -> list | None:
     """Returns counts for `Objective.scores`, of every example in its `order`.
 
-    Args:
-      eval_step: the result of `compile_eval`.
-      scored: `params` and `constants` of the model.
-      split: the examples.
-      tick: called with the counts of each dispatched batch, which may not be
-        ready yet; False ends the evaluation, which then returns None.
+    If `tick` of the counts of a dispatched batch is False, it returns None.
     """
     counts, size = [], self.sizes.eval_batch
     for batch in batches.eval_batches(
@@ -264,10 +223,6 @@ def make(experiment: Experiment, devices=None, dtype: str | None = None,
 
   It also fixes JAX's settings for the rest of the process. `dtype` replaces
   that of the experiment; for `before` see `sizes.wanted`.
-
-  Raises:
-    UserError: the experiment cannot run on these devices; the message names
-      the field.
   """
   jax_settings.fix()
   config, dtype = experiment.config, dtype or experiment.dtype
@@ -279,14 +234,12 @@ def make(experiment: Experiment, devices=None, dtype: str | None = None,
 
 
 def timed(function, *args):
-  """Calls a function; returns (result, seconds)."""
   start = time.perf_counter()
   result = function(*args)
   return result, time.perf_counter() - start
 
 
 def count_parameters(state: step.TrainState) -> dict[str, int]:
-  """Counts all parameters of a state, and the parameters of its mixers."""
   numbers = sizes(state.params)
   return {'num_params': sum(numbers.values()),
           'mixer_params': sum(

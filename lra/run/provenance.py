@@ -29,16 +29,7 @@ def of_run(program: Program, shared: ProcessCache,
            recorded: bool = False) -> dict:
   """Returns origin, model sizes, device, kernel and flags, for the record.
 
-  The origin is read once, by the first run of a process, since files may be
-  edited later.
-
-  Args:
-    program: the program of the run.
-    shared: what the runs of this process share.
-    recorded: whether a run of this process will be published.
-
-  Raises:
-    UserError: the name of the model or protocol is not valid in a record.
+  The origin is read once in a process, since files may be edited later.
   """
   experiment = program.experiment
   name = experiment.config.model.name
@@ -59,16 +50,12 @@ def of_run(program: Program, shared: ProcessCache,
 
 
 def of_sizes(program: Program) -> dict[str, int]:
-  """Returns the batch sizes of a run on its hardware."""
   return {'microbatch_size': program.sizes.microbatch,
           'eval_batch_size': program.sizes.eval_batch}
 
 
 def of_files(experiment: Experiment, recorded: bool = False) -> dict:
-  """Returns the commit, and hashes of the model's and the config's file.
-
-  If `recorded` is true, it warns of a commit that is not published.
-  """
+  """Returns the commit, and hashes of the model's and the config's file."""
   made_by = {'model': _file_of(experiment.config.model.name),
              'config': experiment.config_file}
   state = machine.git_state([path for path in made_by.values() if path])
@@ -82,17 +69,12 @@ def of_files(experiment: Experiment, recorded: bool = False) -> dict:
 
 
 def continued(before: dict, now: dict) -> dict:
-  """Merges the origin of a resumed run with that of its earlier processes.
+  """Merges the origin of a resumed run with that of earlier ones, in env.json.
 
-  Args:
-    before: the content of env.json, with the origin of those processes.
-    now: the origin of this process, from `of_run`.
-
-  Returns:
-    `now`, but `git_commits`, `devices`, `xla_flags` and `draws` have the values
-    of all processes in order, if they differ. `git_dirty` is true if it ever
-    was, or if the file of the model or config has changed. `git_published` is
-    true if all commits are published.
+  `git_commits`, `devices`, `xla_flags` and `draws` get the values of all
+  processes in order, if they differ. `git_dirty` is true if it ever was, or if
+  the file of the model or config has changed. `git_published` is true if all
+  commits are published.
   """
   merged = dict(now)
   for many, one in (('git_commits', 'git_commit'), ('devices', 'device')):
@@ -118,7 +100,6 @@ def continued(before: dict, now: dict) -> dict:
 
 
 def of_folder(folder: pathlib.Path) -> str | None:
-  """Returns the `model_sha256` in a run directory, None if there is none."""
   try:
     kept = files.read_json(folder / 'env.json')
   except UserError:
@@ -128,12 +109,7 @@ def of_folder(folder: pathlib.Path) -> str | None:
 
 def warn_of_edits(
     runs: Iterable[tuple[pathlib.Path, str, str | None]], what: str) -> None:
-  """Warns about runs whose model file has changed.
-
-  Args:
-    runs: run directory, model and `model_sha256` of each, None if unknown.
-    what: FINISHED, GOES_ON or LOADED.
-  """
+  """Warns of runs (folder, model, `model_sha256`) of another model file."""
   edited = {}
   for folder, model, digest in runs:
     if None not in (digest, now := _sha256(_file_of(model))) and digest != now:
@@ -151,7 +127,6 @@ def _file_of(name):
 
 
 def _sha256(path):
-  """Returns the hex digest of a file, None if it cannot be read."""
   try:
     return path and hashlib.sha256(files.read(path)).hexdigest()
   except OSError:

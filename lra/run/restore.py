@@ -30,16 +30,9 @@ def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
 def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   """Restores a run on one device, with the parameters that it scores.
 
-  Args:
-    folder: a run directory or a folder that `export` wrote. For other
-      parameters: checkpoints/best or checkpoints/last in a run directory, or a
-      step in one of these.
-
-  Returns:
-    (program, its `params` and `constants`, their step).
-
-  Raises:
-    UserError: the folder cannot be read, or was saved by another config.
+  `folder` is a run directory or a folder that `export` wrote. For other
+  parameters: checkpoints/best or checkpoints/last in a run directory, or a step
+  in one of these. Returns (program, its `params` and `constants`, their step).
   """
   run_folder, kind, step = place(folder)
   try:
@@ -77,7 +70,6 @@ def _config(values):
 
 
 def _restored(made, checkpoints, kind, step):
-  """Returns (`params` and `constants`, their step)."""
   like, folder = scored_of(made.state_shape), checkpoints.folder
   if kind == 'best' and step is not None:
     return checkpoints.restore_best(step, like), step

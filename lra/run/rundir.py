@@ -26,7 +26,7 @@ def check_config(folder: pathlib.Path, config: dict) -> None:
   theirs = read_json(path)
   if theirs is None and not path.exists():
     return
-  if not _is_config(theirs):
+  if not is_config(theirs):
     raise UserError(
         f'{path} is not the config of a run: restore it, or delete it if the '
         'run has this config.')
@@ -37,10 +37,12 @@ def check_config(folder: pathlib.Path, config: dict) -> None:
         f'in {", ".join(differ)}): choose another --workdir.')
 
 
-def _is_config(value):
-  model = value.get('model', {}) if isinstance(value, dict) else None
-  return isinstance(model, dict) and 'task' in value and isinstance(
-      model.get('name', ''), str)
+def is_config(value) -> bool:
+  value = value if isinstance(value, dict) else {}
+  model = value.get('model', {})
+  return isinstance(model, dict) and (
+      isinstance(value.get('task'), str) and isinstance(value.get('seed'), int)
+      and isinstance(model.get('name', ''), str))
 
 
 def _check_links(folder):
@@ -54,9 +56,6 @@ def _check_links(folder):
 
 def environment(folder: pathlib.Path) -> dict:
   """Returns env.json, which describes a run's machine and data; {} if missing.
-
-  Raises:
-    UserError: the file is damaged.
   """
   path = folder / 'env.json'
   value = read_json(path)
@@ -72,17 +71,7 @@ def environment(folder: pathlib.Path) -> dict:
 
 
 class RunDirectory:
-  """Manages the run directory of one config and seed; locks it until `close`.
-
-  Args:
-    folder: the directory.
-    config: the whole config, as plain values.
-    writes: False in processes that do not lead; these write nothing.
-
-  Raises:
-    UserError: the directory cannot be written, belongs to another config, is
-      in use by another process, or is not visible here.
-  """
+  """The locked directory of a run; only the leading process `writes`."""
 
   def __init__(self, folder: pathlib.Path, config: dict, *,
                writes: bool = True):
@@ -98,7 +87,6 @@ class RunDirectory:
       check_config(folder, config)
 
   def _begin(self):
-    """Makes and locks the directory, and writes its config.json."""
     folder = self.folder
     self._made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
@@ -129,7 +117,6 @@ class RunDirectory:
         path.rmdir()
 
   def close(self) -> None:
-    """Closes the writers and unlocks the directory."""
     try:
       for writer in self._writers:
         writer.close()
@@ -142,11 +129,9 @@ class RunDirectory:
     return self.folder / 'metrics.jsonl'
 
   def result(self) -> Result | None:
-    """Returns the run's result, None if it has none yet."""
     return result.read_if_there(self.folder / 'result.json')
 
   def write_environment(self, fields: dict, more: Mapping[str, bytes]) -> None:
-    """Writes env.json, and files {name: content} that the run needs."""
     if self._writes:
       write_json(self.folder / 'env.json', fields)
       files.write_all({self.folder / name: data for name, data in more.items()})
@@ -181,21 +166,13 @@ class RunDirectory:
       writer.write(fields)
 
   def log_to(self, names: Sequence[str]) -> None:
-    """Adds writers, by name, with all earlier points; call after `rewind`.
-
-    Raises:
-      UserError: one of the writers cannot start.
-    """
+    """Adds writers, by name, with all earlier points; call after `rewind`."""
     if names and self._writes:
       points = [json.loads(line) for line in self._lines() if line]
       self._writers = writers.make(names, self.folder, self._config, points)
 
   def rewind(self, step: int, validated_step: int) -> None:
-    """Drops metrics that will be logged again, and a line torn by a kill.
-
-    The run resumes from `step`. Validations after `validated_step` were undone
-    by a kill and run again.
-    """
+    """Drops metrics after a checkpoint, which come again, and a torn line."""
     if not self._writes:
       return
     last = {'train': step, 'val': validated_step,
@@ -230,11 +207,7 @@ class RunDirectory:
     return text.split('\n')
 
   def write_result(self, fields: dict) -> Result:
-    """Writes result.json, unless a finished one exists; returns the result.
-
-    Raises:
-      UserError: the fields are not a valid result.
-    """
+    """Writes result.json, unless a finished one exists; returns the result."""
     made = result.validate(fields)
     if self._writes:
       before = self.result()

@@ -23,13 +23,7 @@ Tick = Callable[[Any], bool]  # see `Program.evaluate`
 
 
 def validate(run: Trainer, state: TrainState, stop: StopRequest) -> bool:
-  """Scores the validation split; keeps the parameters if best so far.
-
-  Returns False if a stop was requested meanwhile; nothing is kept then.
-
-  Raises:
-    Diverged: the loss is not finite.
-  """
+  """Scores the validation split; keeps the best. Returns False after a stop."""
   run.stop_clock()
   split, scored = run.data.splits['val'], scored_of(state)
   if len(split):
@@ -56,11 +50,7 @@ def validate(run: Trainer, state: TrainState, stop: StopRequest) -> bool:
 
 
 def test(run: Trainer, state: TrainState, stop: StopRequest) -> dict | None:
-  """Returns the scores of the test split; None after a stop.
-
-  The best or the last parameters are scored, once. Afterwards they are scored
-  on the task's tests of other lengths.
-  """
+  """Returns the scores of the test split, None after a stop; fills `longer`."""
   run.checkpoints.wait()
   scored = run.counters.chosen(run.program, state, run.checkpoints)
   found = evaluate(run, scored, 'test', stop)
@@ -84,13 +74,7 @@ def test(run: Trainer, state: TrainState, stop: StopRequest) -> dict | None:
 
 def evaluate(run: Trainer, scored, split: str, stop: StopRequest
              ) -> dict | None:
-  """Returns and logs the objective's scores of a split; None after a stop.
-
-  Its time is not training time. `scored` has `params` and `constants`.
-
-  Raises:
-    Diverged: the loss is not finite.
-  """
+  """Returns and logs the scores of a split; None after a stop."""
   examples, start = run.data.splits[split], time.perf_counter()
   size = run.program.sizes.eval_batch
   with bar(total=-(-len(examples) // size), what=split,
@@ -112,7 +96,6 @@ def evaluate(run: Trainer, scored, split: str, stop: StopRequest
 
 
 def _ticks(run, shown, stop):
-  """Returns a function that notes a batch; it returns False after a stop."""
   def tick(counted):
     shown.update()
     run.wait_behind(counted)
@@ -122,11 +105,7 @@ def _ticks(run, shown, stop):
 
 def score(made: Program, eval_step: Callable, scored, split: prepared.Split,
           tick: Tick, train: prepared.Split | None = None) -> dict | None:
-  """Returns the objective's scores of a split; None if `tick` ended it.
-
-  For the arguments see `Program.evaluate`. The training examples `train` add
-  the objective's analysis.
-  """
+  """Returns the objective's scores of a split; None if `tick` ended it."""
   counts = made.evaluate(eval_step, scored, split, tick)
   if counts is None:
     return None
@@ -137,11 +116,7 @@ def score(made: Program, eval_step: Callable, scored, split: prepared.Split,
 
 def mixer_std(made: Program, compiled: Callable, scored,
               split: prepared.Split) -> list[float]:
-  """Returns the standard deviation of each mixer's output, by layer.
-
-  It is over the first evaluation batch of a split. `compiled` is the result of
-  `compile_mixer_std`.
-  """
+  """Returns `step.mixer_std` of the first evaluation batch of a split."""
   size = made.sizes.eval_batch
   batch = next(batches.eval_batches(
       functools.partial(made.objective.batch, split), np.arange(len(split)),
@@ -152,17 +127,7 @@ def mixer_std(made: Program, compiled: Callable, scored,
 
 def longer(made: Program, scored, once: Callable, ticks: Callable[[Any], Tick]
            ) -> Iterator[tuple[str, dict | None]]:
-  """Yields name and scores of the task's generated tests of other lengths.
-
-  A name is such as '40-256'. The scores are those of `at_other_length`, None
-  after a stop. It raises UserError as `at_length`.
-
-  Args:
-    made: the program of training.
-    scored: `params` and `constants` of the model.
-    once: (text, make) -> make(), which runs with this text share.
-    ticks: makes the function for `Program.evaluate` from a bar.
-  """
+  """Yields (name, scores or None) of tests of other lengths, as '40-256'."""
   for name in made.objective.task.longer:
     split = longer_lib.split(made.objective.task.name, name)
     longest = int(prepared.lengths(split).max())
@@ -185,15 +150,7 @@ def at_other_length(made: Program, eval_step: Callable, scored,
 
 
 def at_length(made: Program, length: int) -> Program:
-  """Returns a program for sequences of up to `length` tokens.
-
-  Parameters must have the same shapes at both lengths. The model is the one
-  that the config describes at that length: positions go on, and factors that
-  depend on the length are those of the new one.
-
-  Raises:
-    UserError: shapes of parameters depend on the length; names one of them.
-  """
+  """Returns the program that the config describes for `length` tokens."""
   if length <= made.objective.seq_len:
     return made
   before = made.experiment

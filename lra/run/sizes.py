@@ -1,12 +1,8 @@
 """Chooses batch sizes that fit into the memory of the hardware.
 
-A microbatch size changes memory and speed, not the result: gradients are summed
-over a batch, and dropout depends on the example (`lra.nn.draws`). Examples that
-share statistics of a batch norm are in one microbatch.
-
-An accelerator raises an error if its memory is full. On a CPU, the system kills
-the process without a message. So on a CPU the sizes are compared with the
-machine's memory beforehand.
+They change memory and speed, not the result. An accelerator raises an error if
+its memory is full. On a CPU, the system kills the process without a message. So
+there the sizes are compared with the machine's memory beforehand.
 """
 
 import dataclasses
@@ -30,7 +26,6 @@ SHARE = 0.8
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """Examples of one forward and backward pass, and of one in evaluation."""
   microbatch: int
   eval_batch: int
 
@@ -40,13 +35,7 @@ class Sizes:
 
 
 def wanted(config, mesh, before: dict | None = None) -> Sizes:
-  """Returns the sizes to try first.
-
-  On the same kind of device a run keeps the sizes in `before`, its env.json.
-
-  Raises:
-    UserError: no size divides among the devices of the mesh.
-  """
+  """Returns the sizes to try first; a run keeps those of its env.json."""
   train, share, kept = config.train, devices(mesh), before or {}
   if kept.get('device') != machine.device_name():
     kept = {}
@@ -73,10 +62,7 @@ def unit(config, mesh) -> int:
 
 
 def _divisor(batch, most, share, unit):
-  """Returns the largest microbatch of at most `most` that devices can split.
-
-  Each device gets at least one example. The microbatch is a multiple of `unit`.
-  """
+  """Returns the largest divisor of a batch that is a multiple of `unit`."""
   if batch % share:
     raise UserError(
         f'config.train.batch_size={batch} cannot be split over {share} '
@@ -92,7 +78,6 @@ def _divisor(batch, most, share, unit):
 
 
 def is_cpu(mesh) -> bool:
-  """Returns True if the devices of a mesh are CPUs."""
   return mesh.devices.flat[0].platform == 'cpu'
 
 
@@ -107,7 +92,6 @@ def budget(mesh) -> float:
 
 
 def needs(compiled) -> int:
-  """Returns the bytes that a program needs on one device, with arguments."""
   m = compiled.memory_analysis()
   return (m.argument_size_in_bytes + m.output_size_in_bytes
           - m.alias_size_in_bytes + m.temp_size_in_bytes)
@@ -115,19 +99,10 @@ def needs(compiled) -> int:
 
 def fitting(compile_at: Callable[[int], Any], size: int, share: int,
             limit: float, what: str) -> tuple[int, Any]:
-  """Returns the largest size whose program fits, and the program.
+  """Returns the largest size whose program fits into `limit`, and the program.
 
-  The smallest size is returned even if it does not fit: the device decides.
-
-  Args:
-    compile_at: size -> compiled program.
-    size: examples to begin with; it is halved as often as necessary.
-    share: every size is a multiple of this number.
-    limit: bytes that the program may need.
-    what: name of the program, for the user.
-
-  Raises:
-    jax.errors.JaxRuntimeError: even the smallest size cannot be compiled.
+  `size` is halved as often as necessary, while it is a multiple of `share`. The
+  smallest size is returned even if it does not fit: the device decides.
   """
   while True:
     half = size // 2
@@ -164,14 +139,7 @@ def check_batches(experiment: Experiment, mesh, chosen: Sizes) -> None:
 
 
 def check_state(state, entries: dict[str, int], width: int, mesh) -> None:
-  """Raises UserError if a state does not fit into memory with its gradients.
-
-  Args:
-    state: shapes and dtypes of a `step.TrainState`.
-    entries: parameter name -> number of entries.
-    width: `config.encoder.width`, for the message.
-    mesh: the devices.
-  """
+  """Raises UserError if a state does not fit into memory with its gradients."""
   least = sum(x.size * x.dtype.itemsize
               for x in jax.tree.leaves((state, state.params)))
   if _too_much(least, mesh):

@@ -1,7 +1,4 @@
-"""Sources of a run: another run or a BERT, and their vocabulary.
-
-Only runs with `config.init_from`, `config.pretrain` or a tokenizer need this.
-"""
+"""The sources of a run: another run or a BERT, and their vocabulary."""
 
 import pathlib
 import re
@@ -21,9 +18,6 @@ def config_of(config) -> tuple[ConfigDict, str] | None:
 
   The source is the config in `config.init_from`, or the first phase that
   `config.pretrain` describes, which has no --config. Its seed is the config's.
-
-  Raises:
-    UserError, flags.Error: the words make no config.
   """
   if config.pretrain.objective:
     return _first_phase(config), ''
@@ -49,7 +43,6 @@ def _first_phase(config):
 
 
 def path(config) -> pathlib.Path:
-  """Returns the path in `config.init_from`, which may not exist."""
   named = config.init_from.replace('{seed}', str(config.seed))
   return pathlib.Path(paths.local(named, 'config.init_from'))
 
@@ -58,11 +51,7 @@ def fingerprint(folder: pathlib.Path) -> str:
   """Returns the value of `config.init_source` for a run or a BERT.
 
   It is the hash of the run's config, and the checkpoint if the path names one;
-  or the hash of the BERT's weights. Runs with different seeds have one hash, so
-  the runs that start from them share a row of the leaderboard.
-
-  Raises:
-    UserError: it is neither, or the run is not finished and no step is named.
+  or the hash of the BERT's weights. It does not depend on the seed.
   """
   if not folder.exists():
     raise UserError(f'config.init_from: {folder} does not exist: restore the '
@@ -103,7 +92,6 @@ def place(folder: pathlib.Path) -> tuple[pathlib.Path, str, int | None]:
 
 
 def _near(folder):
-  """Returns a run directory whose path is similar, or None."""
   found = pathlib.Path(folder.anchor)
   for part in folder.relative_to(folder.anchor).parts:
     names = sorted(entry.name for entry in found.glob('*'))
@@ -120,11 +108,7 @@ def tokenizer(config) -> pathlib.Path | None:
 
 
 def check_tokenizer(config) -> str:
-  """Returns the value of `config.tokenizer_source`; '' for bytes.
-
-  Raises:
-    UserError: the vocabulary cannot be read or does not fit the encoder.
-  """
+  """Returns the value of `config.tokenizer_source`; '' for bytes."""
   named = tokenizer(config)
   if not named:
     return ''
@@ -141,14 +125,7 @@ def check_tokenizer(config) -> str:
 
 
 def vocabulary(config, folder: pathlib.Path) -> wordpiece.Vocabulary:
-  """Returns the vocabulary of a run whose encoder has `vocab_size`.
-
-  The copy in the run directory counts: a run may outlive the original.
-
-  Raises:
-    UserError: the config names no vocabulary, or its files are missing or have
-      changed.
-  """
+  """Returns the vocabulary of a run; the copy in its directory comes first."""
   if not config.tokenizer_source:
     raise UserError(
         f'config.encoder.vocab_size={config.encoder.vocab_size} needs a '

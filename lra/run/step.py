@@ -31,10 +31,8 @@ class TrainState:
 
   Attributes:
     step: int32 [], updates made.
-    params: float32 parameters.
-    constants: the model's other collections. They are made once and never
-      changed, except STATS, the running statistics of batch norms.
-    opt_state: state of the optimizer.
+    constants: the model's other collections. They are never changed, except
+      STATS, the running statistics of batch norms.
     ema: moving average of the parameters, None if there is none.
     sums: the objective's sums since the last log point.
   """
@@ -47,7 +45,6 @@ class TrainState:
 
 
 def zero_sums(objective: Objective) -> dict[str, np.ndarray]:
-  """Returns the sums over no example: zeros."""
   return {k: np.zeros((), np.float32) for k in (*objective.sums, 'weight')}
 
 
@@ -58,7 +55,6 @@ def stream(seed, name: int):
 
 def init_state(model: nn.Module, objective: Objective, tx, seed,
                inputs) -> TrainState:
-  """Makes a fresh state from `seed`, for inputs shaped like `inputs`."""
   constants = dict(model.init(stream(seed, INIT), inputs, train=False))
   params = constants.pop('params')
   ema = jax.tree.map(jnp.copy, params) if objective.config.optim.ema else None
@@ -72,8 +68,7 @@ def train_step(model, objective: Objective, state: TrainState, batch, given,
   """Makes one update; returns (state, `optim.gradient_norm`, float32 []).
 
   A caller can wait for the norm after the next update has consumed the state.
-  `given` are `seed`, int32 [], and the values of `optim.numbers`. For the other
-  arguments see `batch_gradient`.
+  `given` are `seed`, int32 [], and the values of `optim.numbers`.
   """
   key = jax.random.fold_in(stream(given['seed'], DROPOUT), state.step)
   grads, sums, stats = batch_gradient(
@@ -96,26 +91,20 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
                    at: tuple[int, ...] = ()):
   """Computes the gradient of a batch that is given as microbatches.
 
-  Losses and gradients of the microbatches are summed, then divided once by
-  the summed weights. So the result is that of one large batch. The random
-  numbers of an example depend on its place in the batch, see `lra.nn.draws`.
-  Devices along `data` of the current mesh each sum up their own examples of all
+  Losses and gradients of the microbatches are summed, then divided once by the
+  summed weights. So the result is that of one large batch. The random numbers
+  of an example depend on its place in the batch, see `lra.nn.draws`. Devices
+  along `data` of the current mesh each sum up their own examples of all
   microbatches. They communicate once, after the last microbatch; batch norms
   whose examples are on several devices communicate too.
 
   Args:
-    model: the objective's inputs to outputs.
-    objective: the objective to minimise.
-    params: float32 parameters.
-    constants: the model's other collections.
     batch: the objective's arrays [N, B, ...] of N microbatches, and `place`,
       int32 [N, B].
-    key: random key of this step.
     at: lengths that a microbatch may be computed at, see `at_fitting`.
 
   Returns:
-    (gradient, the objective's sums over the batch, the updated collection
-    STATS by name; {} if the model has no such collection).
+    (gradient, the objective's sums, the updated collection STATS by name).
   """
 
   def own(params, constants, batch, key):
@@ -179,8 +168,7 @@ def eval_step(model, objective: Objective, params, constants, batch,
 def mixer_std(model, objective: Objective, params, constants, batch):
   """Returns the standard deviation of each mixer's output, float32 [layers].
 
-  It is over the tokens and channels of the batch, without padding, and for
-  pairs over both documents. The arguments are those of `eval_step`.
+  It is over the tokens and channels of the batch, without padding.
   """
   _, kept = model.apply(
       {'params': params, **constants}, objective.inputs(batch), train=False,
@@ -198,9 +186,7 @@ def at_fitting(function: Callable, objective: Objective,
   """Returns function(batch, *args), with the batch cut to a fitting length.
 
   Only padding is cut, so results are equal; their shapes must not depend on the
-  length. It saves most if the examples of a microbatch have similar lengths.
-  `lengths` rise up to that of the batch, which is not cut if there are fewer
-  than two.
+  length. `lengths` rise up to that of the batch.
   """
 
   def at(length):

@@ -30,7 +30,6 @@ def train(experiment: Experiment, max_minutes: float | None = None,
   """Trains to the end, a stop or a failure, and scores; resumes a stopped run.
 
   Args:
-    experiment: the experiment, from `resolve`.
     max_minutes: stop, with a checkpoint, after so many minutes.
     log: names of writers besides metrics.jsonl, of `writers.WRITERS`.
     profiled: updates, from 1, to trace in `profile/`.
@@ -41,13 +40,6 @@ def train(experiment: Experiment, max_minutes: float | None = None,
     watch: called after each validation but the last, with the step and the
       accuracy; returns a reason to stop, or ''.
     announced: line to print before training, once for all runs of a process.
-
-  Returns:
-    The result, which is in the run directory too.
-
-  Raises:
-    UserError: the data, the directory or its checkpoint is not valid, or the
-      experiment cannot be run here.
   """
   t = experiment.config.train
   with StopRequest(max_minutes) as own, contextlib.closing(Trainer(
@@ -107,9 +99,8 @@ def train(experiment: Experiment, max_minutes: float | None = None,
 def how_many(experiment: Experiment) -> int:
   """Returns the default number of runs to train at the same time.
 
-  On a CPU, mini tasks get several for each core, so that no core is idle before
-  the last run has ended. Everything else gets one: it keeps an accelerator
-  busy, and several full-length runs would have to share the memory.
+  On a CPU, mini tasks get several for each core. Everything else gets one,
+  which keeps an accelerator busy.
   """
   small = experiment.task.mini and jax.default_backend() == 'cpu'
   return min(4 * machine.cpu_count(), MOST) if small else 1
@@ -118,26 +109,13 @@ def how_many(experiment: Experiment) -> int:
 def train_many(runs: list[Experiment], *, at_once: int,
                max_minutes: float | None = None, **options
                ) -> Iterator[tuple[Experiment, Result | None]]:
-  """Trains all runs; yields each one when it ends, with its result.
+  """Trains runs, `at_once` at the same time; yields each with its result.
 
-  Runs with equal data or compiled steps share them. Some runs train at the same
-  time: a small model's steps are too short to keep all CPU cores busy. A run
-  that fails does not end the others; its error is printed at once.
-
-  Args:
-    runs: experiments, whose run directories must differ.
-    at_once: number of runs that train at the same time.
-    max_minutes: stop all runs, with checkpoints, after so many minutes.
-    **options: options of `train`, the same for each run.
-
-  Yields:
-    A run and the result of `train`; None if a stop came before the run
-    began.
-
-  Raises:
-    UserError: the data of a task cannot be prepared.
-    Exception: the error of the first run that failed, once all have ended; see
-      `train`. A bug takes precedence over errors that a user can fix.
+  Runs with equal data or compiled steps share them. A small model's steps are
+  too short to keep all CPU cores busy, so several train at once. A run that
+  fails does not end the others; its error is printed at once, and raised at the
+  end. A bug takes precedence over errors that a user can fix. The result is
+  None if a stop came before the run began.
   """
   at_once = min(at_once, len(runs))
   shared, errors = ProcessCache(at_once, runs), []
@@ -172,7 +150,6 @@ def _mendable(error):
 
 
 def _told(error):
-  """Returns the message about a failed run; a bug has its traceback."""
   if _mendable(error):
     return str(error)
   trace = ''.join(traceback.format_exception(error))
@@ -180,7 +157,6 @@ def _told(error):
 
 
 def _ended(one, runs, at_once, shared):
-  """Yields runs as they end; uses the main thread if one runs at a time."""
   if at_once == 1:
     for run in runs:
       yield run, one(run)

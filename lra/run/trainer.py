@@ -38,18 +38,13 @@ class Trainer:
   """A run whose directory is locked.
 
   Attributes:
-    config, program, data, directory, checkpoints: parts of the run.
     identity: fields of env.json and of the result that describe its origin.
     longer: scores of tests of other lengths, by name.
     step, counters: updates dispatched so far, and the `RunCounters` that each
       checkpoint stores with the state; once `restore` has been called.
     train_step, given, eval_step: the compiled training step, its last argument,
       and the evaluation step; once `compile` has been called.
-    shared: what the runs of this process share.
     heard: in a multi-process run, the stops that all processes know of.
-
-  Raises:
-    UserError: the run cannot be opened; a new directory is removed again.
   """
 
   @signals.at_once()
@@ -92,7 +87,6 @@ class Trainer:
     self._under_way, self._saved_at = collections.deque(), time.monotonic()
 
   def _open(self):
-    """Opens the run directory, and loads the data."""
     self.directory = rundir.RunDirectory(
         self.program.experiment.folder, self.config.to_dict(),
         writes=is_leader())
@@ -100,7 +94,6 @@ class Trainer:
       self.data = self.shared.data(self.program.experiment)
 
   def _read_start(self, fingerprint):
-    """Compares the data; reads the parameters that the run starts from."""
     if self.data.fingerprint != fingerprint:
       raise UserError(
           f'{self.config.task}: this process has other data than process 0: '
@@ -120,12 +113,7 @@ class Trainer:
 
   @signals.at_once()
   def restore(self) -> TrainState:
-    """Returns the state of the newest checkpoint, or a fresh one.
-
-    Raises:
-      UserError: no checkpoint can be read, the data has changed, or the updates
-        to trace are made already.
-    """
+    """Returns the state of the newest checkpoint, or a fresh one."""
     restored = self.checkpoints.restore_last(
         self.program.state_shape, scored_of(self.program.state_shape))
     if restored is None:
@@ -198,7 +186,6 @@ class Trainer:
     return self.heard or own
 
   def batch(self, number: int) -> batches.Batch:
-    """Returns this process's part of the batch of step `number`."""
     split, micro = self.data.splits['train'], self.program.sizes.microbatch
     return batches.train_batch(
         functools.partial(self.program.objective.batch, split), len(split),
@@ -207,12 +194,10 @@ class Trainer:
         rows=self.program.rows(micro))
 
   def put(self, batch: batches.Batch):
-    """Puts the result of `batch` on the devices."""
     return jax.device_put(self.program.put(batch, micro=True),
                           self.program.batch_shardings(micro=True))
 
   def next_batch(self):
-    """Returns the batch of the next step, for `update`."""
     if self._prefetch:
       return self._prefetch.get(self.step)
     return self.program.put(self.batch(self.step), micro=True)
@@ -230,8 +215,7 @@ class Trainer:
   def wait_behind(self, sent):
     """Waits while more than `AHEAD` batches are under way; `sent` is the last.
 
-    All processes learn here about stop requests made before the finished batch
-    was dispatched.
+    All processes hear of stop requests made before the finished batch was sent.
     """
     self._under_way.append(self.heard.ask(sent) if self.heard else sent)
     if len(self._under_way) > program.AHEAD:
@@ -240,17 +224,14 @@ class Trainer:
         self.heard.hear(done)
 
   def stop_clock(self):
-    """Stops the clock of training time once the last update is done."""
     jax.block_until_ready(self._gradient_norm)
     self.counters.stop_clock()
 
   def log(self, state: TrainState) -> tuple[TrainState, str]:
     """Logs the training since the last log point.
 
-    Returns the state with its sums at zero, and a text for the bar.
-
-    Raises:
-      Diverged: the loss is not finite.
+    Returns the state with its sums at zero, and a text for the bar. Raises
+    `Diverged` if the loss is not finite.
     """
     self.stop_clock()
     self.counters.start_clock()
@@ -294,7 +275,6 @@ class Trainer:
     return ''.join(named)
 
   def validation_due(self) -> bool:
-    """Returns True if this step needs a validation and has had none."""
     t, step = self.config.train, self.step
     due = step and (step % t.eval_every == 0 or step == t.steps)
     return bool(due) and self.counters.validated_step != step
@@ -329,7 +309,6 @@ class Trainer:
     return self.directory.write_result(fields)
 
   def close(self) -> None:
-    """Waits until all is written; unlocks the directory."""
     with contextlib.ExitStack() as last:
       last.callback(self.directory.close)
       last.callback(self.checkpoints.close)

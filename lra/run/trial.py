@@ -28,14 +28,8 @@ _BUSY = 0.2
 class Trial:
   """Measured times of a trial, and the sizes of the whole run.
 
-  Attributes:
-    tried, steps: steps that were made, and steps of the whole run.
-    step_seconds: seconds of a step, with its batch, after compilation.
-    batch_seconds: seconds of an evaluation batch.
-    validations: number of validations of the whole run.
-    val_batches, test_batches: evaluation batches of a validation and the test.
-    waiting: share of the time of its threads, 0 to 1, in which the trial waited
-      for a CPU; 0 if that is unknown.
+  `tried` steps were made, of `steps`. A step's seconds have its batch, after
+  compilation. `waiting` is the share of the time of waiting for a CPU.
   """
   tried: int
   steps: int
@@ -65,7 +59,6 @@ class Trial:
 
   @property
   def seconds(self) -> float:
-    """Returns the estimated seconds of the whole run."""
     return sum(seconds for _, seconds in self.parts.values())
 
   def __str__(self) -> str:
@@ -84,12 +77,8 @@ def measure(experiment: Experiment) -> Trial:
   """Makes `STEPS` steps and validates on `BATCHES` batches; keeps nothing.
 
   The test split is not read, and the run directory is not touched. The
-  validation batches are evenly spaced in the order of evaluation, because a CPU
-  evaluates the shortest examples first.
-
-  Raises:
-    Diverged: the loss is not finite.
-    UserError: the experiment cannot run here; see `train.train`.
+  validation batches are evenly spaced, because a CPU evaluates short examples
+  first.
   """
   t = experiment.config.train
   with (tempfile.TemporaryDirectory(prefix='lra-trial-') as folder,
@@ -98,20 +87,19 @@ def measure(experiment: Experiment) -> Trial:
     say('compiling the steps ...')
     state = run.restore()
     run.compile()
-    before = machine.cpu_times()
+    before = np.array(machine.cpu_times())
     with signals.interrupting():
       state, step_seconds = _train(run, state, min(STEPS, t.steps))
       val, test = (run.data.splits[name] for name in ('val', 'test'))
       size = run.program.sizes.eval_batch
       batch_seconds = _validate(run, state, size)
-    ran, waited = (max(0.0, now - then) for now, then in zip(
-        machine.cpu_times(), before, strict=True))
+    ran, waited = np.maximum(machine.cpu_times() - before, 0)
     return Trial(
         run.step, t.steps, step_seconds, batch_seconds,
         -(-t.steps // t.eval_every) if len(val) else 0,
         -(-len(val) // size), -(-len(test) // size),
         run.counters.compile_seconds, machine.peak_memory(),
-        machine.device_name(), waited and waited / (ran + waited))
+        machine.device_name(), waited / max(ran + waited, 1e-9))
 
 
 def _train(run, state, most):
@@ -135,7 +123,6 @@ def _train(run, state, most):
 
 
 def _validate(run, state, size):
-  """Validates on a few batches; returns the seconds of one."""
   splits = run.data.splits
   split = splits['val'] if len(splits['val']) else splits['train']
   order = run.program.order(split)

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from lra.core.errors import UserError
-from lra.run import bert, matching, optim, restore, sources
+from lra.run import bert, optim, restore, sources
 from lra.run.program import Program
 
 _SAME = ('.*', r'\g<0>')  # the rule of a config without rules
@@ -53,13 +53,6 @@ class WarmStart:
     return digest.hexdigest()
 
   def state(self, fresh):
-    """Returns a fresh state with the arrays taken in place of its own.
-
-    An average of the parameters starts from the same arrays.
-
-    Args:
-      fresh: a state whose arrays have their shardings.
-    """
     def put(tree, prefix=''):
       def one(path, array):
         name = prefix + optim.path_name(path)
@@ -77,7 +70,6 @@ class WarmStart:
                    for name, tree in fresh.constants.items()})
 
   def table(self) -> str:
-    """Returns a line for each array, with equal lines of blocks joined."""
     rows = [(name, 'taken', '' if origin == name else origin)
             for name, (origin, _) in self.taken.items()]
     rows += [(name, 'fresh', '') for name in self.fresh]
@@ -92,12 +84,7 @@ class WarmStart:
 
 
 def read(config, program: Program) -> WarmStart:
-  """Reads the source of a run with `init_from` and decides about each array.
-
-  Raises:
-    UserError: the source cannot be read or is of another config than
-      `init_source`; a rule leaves an array out, names one that the source
-      lacks or that has another shape, or matches nothing.
+  """Reads the source of a run with `init_from`, and decides about each array.
   """
   if not (config.init_from or config.pretrain.objective):
     raise UserError(
@@ -122,36 +109,18 @@ def read(config, program: Program) -> WarmStart:
 
 
 def names_of(params, constants) -> dict[str, Any]:
-  """Returns {name: array} of parameters and of other collections."""
   return optim.named(params) | optim.named(dict(constants))
 
 
 def choose(rules, ours: dict, theirs: dict,
            folder: pathlib.Path = pathlib.Path()) -> WarmStart:
-  """Applies rules to the arrays of a new model.
+  """Applies rules to the arrays of a new model, {name: array or shape}.
 
-  Args:
-    rules: pairs of a regular expression and a name in the source, where `\\1`
-      is the first group of the match, or None for a fresh array.
-    ours: name -> array or shape of the new model.
-    theirs: name -> array of the source.
-    folder: the source.
-
-  Raises:
-    UserError: see `read`.
+  A rule is a regular expression and a name in the source, where `\\1` is the
+  first group of the match, or None for a fresh array.
   """
-  numbers = matching.first(
-      tuple(rule[0] for rule in rules), tuple(ours), 'config.init_rules')
-  unused = set(range(len(rules))) - set(numbers)
-  if None in numbers:
-    raise UserError(
-        'config.init_rules has no rule for the array '
-        f'{list(ours)[numbers.index(None)]}: add a last rule '
-        "('.*', None) for a fresh start of the rest.")
-  if unused:
-    raise UserError(
-        f'config.init_rules: no array is named like {rules[min(unused)][0]!r}, '
-        'or earlier rules have them all: correct it.')
+  numbers = optim.first_matches(
+      rules, ours, 'config.init_rules', "('.*', None) for a fresh start")
   taken, fresh = {}, []
   for (name, array), number in zip(ours.items(), numbers, strict=True):
     pattern, template = rules[number]

@@ -14,41 +14,29 @@ import numpy as np
 
 from lra.core import files, paths
 from lra.core.errors import UserError
-from lra.run import checkpoint_io
+from lra.run import checkpoint
 
 NAME = 'model.safetensors'
 _ABOUT = 'lra'  # the name of our metadata
 
 
 def names(tree: Any) -> list[str]:
-  """Returns the dotted names of a tree's leaves, in JAX's order."""
   return [jax.tree_util.keystr(path, simple=True, separator='.')
           for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
 
 
 def save(scored: Any, step: int) -> bytes:
-  """Returns the content of a file with a tree of arrays of a step.
-
-  Raises:
-    UserError: the library safetensors is not installed.
-  """
+  """Returns the content of a file with a tree of arrays of a step."""
   safetensors = paths.need('safetensors.numpy', NAME)
   arrays = map(np.asarray, jax.tree.leaves(scored))
   # The library writes several metadata in any order.
-  about = json.dumps({'step': step, 'checksum': checkpoint_io.checksum(scored)})
+  about = json.dumps({'step': step, 'checksum': checkpoint.checksum(scored)})
   return safetensors.save(
       dict(zip(names(scored), arrays, strict=True)), {_ABOUT: about})
 
 
 def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
-  """Returns the arrays of a file as a tree, and their step.
-
-  `like` is a tree of the expected shapes, dtypes and shardings.
-
-  Raises:
-    UserError: the file is damaged, is of another program or has other arrays,
-      or the library safetensors is not installed.
-  """
+  """Returns the arrays of a file as a tree like `like`, and their step."""
   safetensors = paths.need('safetensors', NAME)
   try:
     files.opened(path).close()  # a pipe would block
@@ -61,7 +49,7 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
     raise UserError(f'{path} was not written by `export`: give a folder that '
                     '`export` wrote.')
   ours = dict(zip(names(like), jax.tree.leaves(like), strict=True))
-  difference = checkpoint_io.difference(
+  difference = checkpoint.difference(
       *({name: (tuple(x.shape), np.dtype(x.dtype).name)
          for name, x in arrays.items()} for arrays in (found, ours)))
   if difference:
@@ -70,7 +58,7 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
         'change of one of them, or export the run again.')
   made = jax.tree.unflatten(jax.tree.structure(like), [
       jax.device_put(found[name], x.sharding) for name, x in ours.items()])
-  if checkpoint_io.checksum(made) != about.get('checksum'):
+  if checkpoint.checksum(made) != about.get('checksum'):
     raise _damaged(path, 'its checksum is wrong')
   return made, about['step']
 

@@ -1,9 +1,9 @@
 """Writes log points besides metrics.jsonl: `--log=csv,tensorboard,wandb`.
 
-The log of a run is metrics.jsonl. A run that resumes first drops the points in
-it that it will log again. A writer starts with the remaining points and holds
-exactly these. So each point is there once after any stop or kill, even if the
-run began without the writer.
+A run that resumes first drops the points in metrics.jsonl that it will log
+again. A writer starts with the remaining points and holds exactly these. So
+each point is there once after any stop or kill, even if the run began without
+the writer.
 """
 
 import contextlib
@@ -61,8 +61,7 @@ class CsvFile:
 class TensorBoard:
   """Writes `tensorboard/<split>/`: event files, one TensorBoard run per split.
 
-  Wall times are those of a run that was never stopped: its beginning plus its
-  seconds of training. Each point is on disk when `write` returns.
+  Wall times are those of a run that was never stopped.
   """
 
   def __init__(self, folder: pathlib.Path, config: dict,
@@ -86,10 +85,7 @@ class TensorBoard:
     file.flush()
 
   def _file(self, split):
-    """Returns the event file of a split, without the library's thread.
-
-    An error of the file system would end that thread unnoticed.
-    """
+    # Without the library's thread, which an error would end unnoticed.
     if split not in self._files:
       from tensorboardX.event_file_writer import EventsWriter
       from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -117,11 +113,7 @@ class _Tracker:
   def __init__(self, folder: pathlib.Path, config: dict,
                points: Sequence[Point]):
     self._path, self._number = folder / self.file, 0
-    kept = files.read_json(self._path)
-    valid = isinstance(kept, dict) and (
-        {name: type(value) for name, value in kept.items()}
-        == {'id': str, 'points': int})
-    self._kept = kept if valid else {'id': '', 'points': 0}
+    self._kept = files.read_json(self._path) or {'id': '', 'points': 0}
     self._begin(folder, config)
     for point in points:
       self.write(point)
@@ -137,10 +129,9 @@ class _Tracker:
 
 
 class WeightsAndBiases(_Tracker):
-  """Writes a run of wandb; see `_Tracker`.
+  """Writes a run of wandb, a separate process.
 
-  wandb is a separate process: a `kill -9` loses the points of the last second
-  or so, not written yet.
+  A `kill -9` loses the points of the last second or so, not written yet.
   """
   file = 'wandb.json'
 
@@ -171,11 +162,9 @@ class WeightsAndBiases(_Tracker):
 
 
 class MLflow(_Tracker):
-  """Writes a run of MLflow; see `_Tracker`.
+  """Writes a run of MLflow, by default to mlflow.db in the current folder.
 
-  MLFLOW_TRACKING_URI names its server or database; by default it is mlflow.db
-  in the current folder. If the server fails later on, the run goes on, and the
-  points that are missing are sent at its end.
+  If the server fails later on, the points that are missing are sent at the end.
   """
   file = 'mlflow.json'
 
@@ -233,7 +222,6 @@ class MLflow(_Tracker):
 
 
 def _numbers(point):
-  """Returns the measured numbers of a point."""
   return {name: value for name, value in point.items()
           if name != 'step' and isinstance(value, int | float)}
 
@@ -268,11 +256,7 @@ def check(names: Sequence[str]) -> None:
 
 def make(names: Sequence[str], folder: pathlib.Path, config: dict,
          points: Sequence[Point]) -> list:
-  """Makes the writers of these names, with the earlier points.
-
-  Raises:
-    UserError: as in `check`; or a writer cannot start.
-  """
+  """Makes the writers of these names, with the earlier points."""
   check(names)
   made = []
   try:

@@ -5,12 +5,10 @@ runs to them. A mixer declares its other arguments itself, with `argument`.
 """
 
 import dataclasses
-import math
 import typing
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
@@ -48,28 +46,10 @@ def choices(info: FieldInfo) -> tuple:
       typing.get_origin(info.annotation) is Literal) else ()
 
 
-def in_float32(value: float) -> float:
-  """Rounds a number to float32, with 0 for subnormals, as devices do."""
-  with np.errstate(over='ignore', under='ignore'):
-    rounded = np.float32(value)
-  return 0.0 if abs(rounded) < np.finfo(np.float32).tiny else float(rounded)
-
-
 class Group(pydantic.BaseModel):
   """A group of fields. Nothing is converted: True is no number."""
   model_config = pydantic.ConfigDict(
       strict=True, extra='forbid', allow_inf_nan=False, protected_namespaces=())
-
-  @pydantic.field_validator('*')
-  @classmethod
-  def _holds_in_float32(cls, value, about):
-    if isinstance(value, float):
-      limits, rounded = bounds(
-          cls.model_fields[about.field_name]), in_float32(value)
-      if not limits.get('above', -math.inf) < rounded < limits.get(
-          'below', math.inf):
-        raise ValueError
-    return value
 
 
 class Mesh(Group):
@@ -390,9 +370,6 @@ ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
 
 
 def added(model: str) -> dict[str, Any]:
-  """Returns {field added later: the value that describes earlier versions}.
-
-  The later arguments of the model are included.
-  """
+  """Returns {later field or argument: the value of earlier versions}."""
   return LATER | {f'model.{name}': value for name, value in
                   ADDED_TO_MODELS.get(model, {}).items()}

@@ -24,11 +24,6 @@ _MANY_RUNS = 200
 
 
 def words(line: str) -> list[str]:
-  """Splits a line at whitespace.
-
-  Raises:
-    UserError: a bracket or a quote has no partner.
-  """
   return [word for word in _parts(line, ' \t\n\f\v') if word is not None]
 
 
@@ -47,7 +42,6 @@ def check(words: list[str]) -> list[str]:
 
 
 def hint(changes: Iterable[str], problem: str) -> str:
-  """Returns a hint to add to an error about one of `changes`, or ''."""
   for change in changes:
     name, _, value = change.partition('=')
     if name in problem and ',' in value and value[0] not in '([{':
@@ -61,11 +55,7 @@ def count(changes: list[str]) -> int:
 
 
 def check_count(runs: int, what: str) -> str:
-  """Returns a message if the configs of so many runs take long, else ''.
-
-  Raises:
-    UserError: they are too many; the message names `what` as their source.
-  """
+  """Returns a message if the configs of so many runs take long, else ''."""
   if runs > MOST_RUNS:
     raise UserError(
         f'{runs:,} runs ({what}) are too many: a command makes at most '
@@ -75,18 +65,11 @@ def check_count(runs: int, what: str) -> str:
 
 
 def combinations(changes: list[str]) -> list[tuple[str, ...]]:
-  """Returns each combination of the `values` of several changes."""
   return list(itertools.product(*map(values, changes)))
 
 
 def values(change: str) -> list[str]:
-  """Splits `field=[a,b]` into `field=a` and `field=b`.
-
-  A change without brackets is returned as it is.
-
-  Raises:
-    UserError: a value is empty, or a bracket or a quote has no partner.
-  """
+  """Splits `field=[a,b]` into `field=a` and `field=b`."""
   name, _, value = change.partition('=')
   if not (value.startswith('[') and value.endswith(']')):
     return [change]
@@ -98,10 +81,7 @@ def values(change: str) -> list[str]:
 
 
 def _parts(text, separators):
-  """Splits a text at separators that no bracket or quote encloses.
-
-  A part is None if it has no characters and no quotes.
-  """
+  """Splits a text at separators outside of brackets and quotes."""
   parts: list[Any] = [None]  # None or the tokens of a part
   closing = []
   for token in _TOKEN.findall(text):

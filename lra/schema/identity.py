@@ -42,11 +42,7 @@ def flatten(config: dict, prefix: str = '') -> dict:
 
 
 def with_sizes(flat: dict) -> dict:
-  """Returns {dotted field: value} with the sizes for a CPU in place of 0.
-
-  Earlier versions had one size for every machine, that of a CPU. So a config
-  that leaves the size to the machine is the same experiment as before.
-  """
+  """Returns {field: value} with CPU sizes for 0, as of earlier versions."""
   sized = dict(flat)
   for name in ('microbatch_size', 'eval_batch_size'):
     on_cpu = sized.pop(f'train.cpu_{name}', None)
@@ -56,30 +52,19 @@ def with_sizes(flat: dict) -> dict:
 
 
 def identity(config: dict) -> dict:
-  """Returns the part of a config that identifies it, nested like the config.
-
-  The config consists of JSON values (tuples count as lists), of any version.
-  """
-  config = {k: v for k, v in config.items() if k not in MACHINE_FIELDS}
+  """Returns the part of a config that identifies it, as JSON stores it."""
+  config = _plain(
+      {k: v for k, v in config.items() if k not in MACHINE_FIELDS})
   if isinstance(config.get('train'), dict):
     sized = with_sizes({f'train.{k}': v for k, v in config['train'].items()})
     train = config['train'] = {
         k.removeprefix('train.'): v for k, v in sized.items()}
     lengths = train.get('lengths')
-    if isinstance(lengths, (tuple, list)) and all(
+    if isinstance(lengths, list) and all(
         type(length) is int for length in lengths):
       train['lengths'] = sorted(set(lengths))
   added = fields.added((config.get('model') or {}).get('name', ''))
-  return _without(_positive_zeros(config), added, '')
-
-
-def _positive_zeros(value):
-  """Returns the value with 0.0 for -0.0, since JSON writes them differently."""
-  if isinstance(value, dict):
-    return {k: _positive_zeros(v) for k, v in value.items()}
-  if isinstance(value, (tuple, list)):
-    return [_positive_zeros(v) for v in value]
-  return value + 0.0 if isinstance(value, float) else value
+  return _without(config, _plain(added), '')
 
 
 def _without(config, added, prefix):
@@ -90,24 +75,18 @@ def _without(config, added, prefix):
       value = _without(value, added, f'{name}.')
       if value or not any(f.startswith(f'{name}.') for f in added):
         kept[key] = value
-    elif name not in added or _plain(value) != _plain(added[name]):
+    elif name not in added or value != added[name]:
       kept[key] = value
   return kept
 
 
 def _plain(value):
-  """Returns the value as JSON stores it: tuples are lists."""
-  # Most values have these types, and a page needs a hundred values per record.
-  if type(value) in (str, int, float, bool, type(None)):
-    return value
-  return json.loads(json.dumps(value))
+  return json.loads(json.dumps(value),
+                    parse_float=lambda text: float(text) + 0.0)
 
 
 def without_paths(config: dict) -> dict:
-  """Returns a config without the folders of one user, for others to read.
-
-  `init_from` stays if it names a config: then anyone can train that run.
-  """
+  """Returns a config without the folders of one user, for others to read."""
   paths = ['data_dir', 'tokenizer'] + ['init_from'] * (
       not names_config(config.get('init_from', '')))
   return {**config, **{name: '' for name in paths if name in config}}
@@ -132,33 +111,28 @@ def repetition(config: dict) -> str:
 
 
 def config_hash(config: dict) -> str:
-  """Returns eight hex digits of a config's identity."""
   text = json.dumps(identity(config), sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def run_name(config: dict) -> str:
-  """Returns `<config hash>-s<seed>`."""
   return f'{config_hash(config)}-s{config["seed"]}'
 
 
 def run_folder(config: dict) -> pathlib.Path:
-  """Returns the default run directory: runs/<task>/<model>/<name>."""
   return pathlib.Path(
       'runs', config['task'], config['model']['name'], run_name(config))
 
 
 def differences(ours: dict, theirs: dict) -> list[str]:
   """Returns the sorted names of differing fields: of the identity, and seed."""
-  one, other = ({name: _plain(value) for name, value in flatten(
-      identity(config)).items()} | {'seed': config.get('seed')}
+  one, other = (flatten(identity(config)) | {'seed': config.get('seed')}
                 for config in (ours, theirs))
   return sorted(name for name in {*one, *other} if (name in one) != (
       name in other) or one[name] != other[name])
 
 
 def varied(configs: list[dict]) -> list[str]:
-  """Returns the names of the fields in which some of the configs differ."""
   first, *others = [flatten(config) for config in configs] or [{}]
   return [name for name in first
           if any(other.get(name) != first[name] for other in others)]
@@ -168,14 +142,10 @@ def changes(config: dict, protocol: dict[str, Any]) -> dict[str, Any]:
   """Returns the fields that a config changes: {field: the protocol's value}.
 
   A field that the config lacks (the heads of a mixer without heads) is no
-  change, and neither are FREE_FIELDS and the fields in them.
-
-  Args:
-    config: a whole config as plain values.
-    protocol: {dotted field: value} of the protocol.
+  change, and neither are FREE_FIELDS.
   """
-  ours = flatten(config)
-  return {name: _plain(value) for name, value in sorted(protocol.items())
+  ours = _plain(flatten(config))
+  return {name: value for name, value in sorted(_plain(protocol).items())
           if name in ours and name not in FREE_FIELDS
           and name.partition('.')[0] not in MACHINE_FIELDS
-          and _plain(ours[name]) != _plain(value)}
+          and ours[name] != value}

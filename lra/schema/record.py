@@ -55,7 +55,6 @@ class File(Record):
   @pydantic.model_validator(mode='before')
   @classmethod
   def _can_be_written(cls, fields):
-    """Checks fields without a described type, too, for what JSON can store."""
     level = [('', fields)]
     for _ in range(MAX_DEPTH):
       level = [inner for item in level for inner in _inside(*item)
@@ -111,16 +110,6 @@ R = TypeVar('R', bound=Record)
 
 def read_record(path: pathlib.Path, parse: Callable[[object], R],
                 kind: str) -> R:
-  """Returns the record in a JSON file.
-
-  Args:
-    path: the file.
-    parse: makes a record of its content, or raises a ValidationError.
-    kind: kind of record, for the error.
-
-  Raises:
-    InvalidRecord: the file is not such a record; names the file and the field.
-  """
   try:
     return parse(files.read_json(path, MAX_BYTES))
   except pydantic.ValidationError as error:

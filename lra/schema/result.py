@@ -1,5 +1,7 @@
 """The result of a run: one config and one seed."""
 
+import hashlib
+import itertools
 import json
 import pathlib
 import reprlib
@@ -36,12 +38,12 @@ from lra.schema.scores import (
   LongerScores,
   Scores,
 )
-from lra.schema.search import MOST_TRIED, Search
 
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
 # A search is complete if each of its runs has one of these statuses.
 SEARCHED = (*FINISHED, 'validated')
+MOST_TRIED = 1000  # most settings of a search
 
 
 def _plain(config):
@@ -57,11 +59,64 @@ Config = Annotated[dict[str, Any], AfterValidator(_plain)]
 AtLeastOne = Annotated[int, Field(ge=1)]
 
 
-class MixerStd(Record):
-  """Standard deviations of the mixers' outputs after `step` updates.
+class Search(Record):
+  """The search that chose the settings of a run, without any test score."""
+  tried: int = field('Number of settings that were tried.', ge=1, le=MOST_TRIED)
+  grid: dict[Text, list[Any]] = field(
+      'Field of the config -> the values that were tried; of a sampler, the '
+      'values or the range to draw from.', min_length=1, max_length=MOST)
+  chosen_by: Literal['validation accuracy']
+  seed: Count = field('Seed of the runs that were compared.')
+  scores: list[Annotated[tuple[dict[Text, Any], Fraction | None],
+                         Field(strict=False)]] = field(
+      'Pairs of a setting, {field: value}, and its validation accuracy; None '
+      'if its loss was not finite, or if it was pruned.', max_length=MOST_TRIED)
+  sampler: Literal['grid', 'tpe'] = field(
+      'grid tries all values; tpe draws from them, see `lra.many.search`.',
+      'grid')
+  pruned: Count = field('Settings whose runs were stopped early.', 0)
 
-  `blocks` has one for each block; None if it was not finite.
-  """
+  @property
+  def text(self) -> str:
+    how = '' if self.sampler == 'grid' else (
+        f' ({self.sampler.upper()}, {self.pruned} pruned)')
+    return f'best of {self.tried}{how} by validation'
+
+  @property
+  def digest(self) -> str:
+    text = json.dumps(self.model_dump(exclude_unset=True), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+  @pydantic.model_validator(mode='after')
+  def _has_a_score_of_each_setting(self):
+    found = [setting for setting, _ in self.scores]
+    if self.sampler != 'grid':
+      if len(found) != self.tried or any(
+          set(setting) != set(self.grid) for setting in found):
+        raise ValueError(f"'tried' is {self.tried} but there are {len(found)} "
+                         "scores, or one is not of the fields of 'grid'")
+      if self.pruned > sum(score is None for _, score in self.scores):
+        raise ValueError("'pruned' is more than the settings without a score")
+      return self
+    whole = [dict(zip(self.grid, values, strict=True))
+             for values in itertools.product(*self.grid.values())]
+    if len(self.scores) != self.tried or self.tried != len(whole):
+      raise ValueError(f"'tried' is {self.tried} but there are "
+                       f'{len(self.scores)} scores and a grid of {len(whole)}')
+    if any(setting not in found for setting in whole):
+      raise ValueError("'scores' lacks a setting of the grid")
+    return self
+
+  def chose(self, config: dict) -> bool:
+    flat = identity.flatten(config)
+    mine = {name: flat.get(name) for name in self.grid}
+    known = [score for _, score in self.scores if score is not None]
+    return bool(known) and [mine, max(known)] in [
+        [setting, score] for setting, score in self.scores]
+
+
+class MixerStd(Record):
+  """Standard deviations of the mixers' outputs; None if not finite."""
   step: Count
   blocks: Annotated[list[Amount | None], Field(max_length=MOST_TRIED)]
 
@@ -166,7 +221,6 @@ class Result(File):
 
   @property
   def fields(self) -> dict[str, Any]:
-    """The fields that were given, by their names in JSON."""
     return self.model_dump(by_alias=True, exclude_unset=True)
 
   @property
@@ -176,10 +230,7 @@ class Result(File):
 
   @property
   def record_path(self) -> pathlib.Path:
-    """Path of its record from the folder of all records.
-
-    The path consists of checked names, so it cannot lead out of that folder.
-    """
+    """Path of its record, of checked names, from the folder of all records."""
     found = f'-{self.search.digest}' if self.search else ''
     name = (f'{self.model}-{identity.config_hash(self.config)}{found}-'
             f's{self.seed}.json')
@@ -227,7 +278,6 @@ class Result(File):
 
 
 class ClassificationResult(Result):
-  """A run whose objective is classification."""
   val: ClassificationScores | None = pydantic.Field(...)
   test: ClassificationScores | None = pydantic.Field(...)
 
@@ -243,9 +293,7 @@ class ClassificationResult(Result):
 
 
 def check_name(field: str, value: str) -> None:
-  """Raises UserError if a model or protocol has a name that no result may have.
-
-  Call it before a run begins, because its result could not be stored.
+  """Checks, before a run, that records may have a model's or protocol's name.
   """
   try:
     pydantic.TypeAdapter(Name).validate_python(value)
@@ -256,12 +304,6 @@ def check_name(field: str, value: str) -> None:
 
 
 def validate(fields: dict) -> Result:
-  """Returns a new result made of its fields.
-
-  Raises:
-    UserError: a field is missing, of the wrong type or out of range, or two
-      of them contradict each other; names the field.
-  """
   try:
     return _result(fields)
   except pydantic.ValidationError as error:
@@ -271,29 +313,19 @@ def validate(fields: dict) -> Result:
 
 
 def write(path: pathlib.Path, result: Result) -> None:
-  """Writes a result as JSON, all or nothing; UserError if that fails."""
   files.write_json(path, result.fields)
 
 
 def read(path: pathlib.Path) -> Result:
-  """Returns the result in `path`; raises UserError naming file and field."""
   return read_record(path, _result, 'result')
 
 
 def read_if_there(path: pathlib.Path) -> Result | None:
-  """Returns the result in `path` like `read`; None if the file is missing."""
   return read(path) if path.exists() else None
 
 
 def classified(path: pathlib.Path) -> Result:
-  """Returns the result of a finished run of a classifier.
-
-  Args:
-    path: a run directory, or a record.
-
-  Raises:
-    UserError: there is no result, or it is invalid or has no test accuracy.
-  """
+  """Returns the result of a finished run of a classifier, or of a record."""
   path = path / 'result.json' if path.is_dir() else path
   if not path.exists():
     raise UserError(f'{path} does not exist: give a run directory that has a '

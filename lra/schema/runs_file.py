@@ -45,7 +45,6 @@ class Claim(_Part):
   """A difference that a paper reports or expects.
 
   Attributes:
-    text: the claim, a sentence.
     arm: an arm, or the first cell of a measured row.
     than: the arm or the row that it is compared with, or `baseline` and the
       name of a baseline of the task.
@@ -64,13 +63,11 @@ class Study(_Part):
   """The experiment of a paper that the runs repeat.
 
   Attributes:
-    title, question: for the page.
     source: the paper and its section.
     reported: the paper's own result, in words.
     differs: how the experiment differs from the paper's.
     axis: the field whose values are the columns of the table, which otherwise
       are the tasks.
-    claims: see `Claim`.
     draws: a further figure, see `lra.many.study_figure`; '' for none.
   """
   title: str
@@ -88,7 +85,6 @@ class Entry(_Part):
 
   Attributes:
     models: names such as `gla`, or config files.
-    tasks: the tasks.
     protocol, pretrain: options of the config, see `lra.configs.base`.
     seeds: as `--seeds` has them; a search uses the first.
     set, grid, search: {field: value, or list of values}; may be nested.
@@ -110,12 +106,10 @@ class Entry(_Part):
 
   @property
   def lists(self) -> dict[str, list]:
-    """Returns {field: its values} of `grid` or `search`."""
     return identity.flatten(self.search or self.grid)
 
   @property
   def pairs(self) -> list[tuple[str, str]]:
-    """Returns (arm or '', model) of each."""
     return list(self.arms.items()) or [('', model) for model in self.models]
 
   @property
@@ -124,7 +118,6 @@ class Entry(_Part):
             * math.prod(map(len, self.lists.values())))
 
   def argument(self, task: str) -> str:
-    """Returns the argument of the config: the task and its options."""
     options = {'protocol': self.protocol, 'pretrain': self.pretrain}
     return ','.join([task, *(
         f'{name}={value}' for name, value in options.items() if value)])
@@ -155,7 +148,6 @@ class Entry(_Part):
 
 
 def _text(value):
-  """Returns a value as the text that the flag of its field parses."""
   return value if isinstance(value, str) else repr(_tuple(value))
 
 
@@ -164,22 +156,14 @@ def _tuple(value):
 
 
 class File(Entry):
-  """A file of runs.
-
-  Attributes:
-    runs: its entries. `read` gives them the fields of the file that they lack.
-    study: the study, if it is one.
+  """A file of runs; `read` gives entries the fields of the file that they lack.
   """
   runs: list[Entry] = []
   study: Study | None = None
 
 
 def path_of(name: str) -> pathlib.Path:
-  """Returns the path of a file: `mini` is that of configs/runs/mini.toml.
-
-  Raises:
-    UserError: there is no file of this name.
-  """
+  """Returns the path of a file: `mini` is that of configs/runs/mini.toml."""
   if not name.isidentifier() or pathlib.Path(name).is_file():
     return pathlib.Path(paths.found(paths.local(name)))
   path = paths.found(FOLDER / f'{name}{SUFFIX}')
@@ -189,16 +173,10 @@ def path_of(name: str) -> pathlib.Path:
 
 
 def names() -> list[str]:
-  """Returns the names of the files of this package."""
   return sorted(p.stem for p in (paths.PACKAGE / FOLDER).glob(f'*{SUFFIX}'))
 
 
 def read(path: pathlib.Path) -> File:
-  """Reads a file of runs.
-
-  Raises:
-    UserError: it cannot be read, or a field is missing, unknown or wrong.
-  """
   try:
     text = files.read(path, _MAX_BYTES).decode('utf-8-sig')
     made = File.model_validate(tomllib.loads(text))
@@ -242,11 +220,7 @@ def _where(place):
 
 
 def _whole(file, entry, number):
-  """Returns an entry with the fields of the file that it lacks.
-
-  Raises:
-    UserError: it has no runs, or it is no arm of the file's study.
-  """
+  """Returns an entry with the fields of the file that it lacks."""
   where = _where(['runs', number])
   try:
     made = Entry.model_validate({
@@ -273,10 +247,9 @@ def _whole(file, entry, number):
 
 
 def _check_claims(file):
-  """Raises UserError if the axis is not set, or a claim compares no arms.
+  """Checks that the axis is set, and that claims compare arms.
 
-  A claim about other rows must name a column. The page then looks for both
-  among the measured rows.
+  A claim about other rows must name a column; the page looks for both.
   """
   study, entries = file.study, file.runs
   if study.axis and not any(

@@ -33,10 +33,7 @@ Parts = Annotated[dict[Text, Annotated[
 
 
 class ClassificationScores(Scores):
-  """Scores of a classifier on one split.
-
-  Precision, recall and F1 are means over the classes.
-  """
+  """Scores of a classifier on one split; most are means over the classes."""
   loss: Loss = field('Mean cross entropy, in nats.')
   accuracy: Fraction
   precision: Fraction
@@ -59,7 +56,6 @@ class ClassificationScores(Scores):
 
   @property
   def examples(self) -> int:
-    """Number of examples that were scored."""
     return sum(map(sum, self.confusion)) if self.confusion else self.counted
 
   @pydantic.model_validator(mode='after')

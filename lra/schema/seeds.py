@@ -12,12 +12,7 @@ _LONGEST = 60  # most characters of seeds in a message
 
 
 def parse(text: str) -> list[int]:
-  """Returns the seeds of `0`, `0,3` or `0-4`, in this order.
-
-  Raises:
-    UserError: the text has another form, names a seed twice, or names more than
-      a command makes.
-  """
+  """Returns the seeds of `0`, `0,3` or `0-4`, in this order."""
   seeds = []
   for part in text.split(','):
     found = re.fullmatch(r'(\d{1,20})(?:-(\d{1,20}))?', part)

@@ -23,25 +23,12 @@ def test_none_is_read_where_there_is_no_file(tmp_path):
   assert files.read_json(tmp_path / 'file' / 'x.json') is None
 
 
-@pytest.mark.parametrize('mask', [0o022, 0o077, 0o002])
-def test_the_umask_says_who_may_read(tmp_path, mask):
-  before = os.umask(mask)
-  try:
-    for _ in range(2):  # the second time the file exists
-      files.write_json(tmp_path / 'new/x.json', {})
-  finally:
-    os.umask(before)
-  assert (tmp_path / 'new/x.json').stat().st_mode & 0o777 == 0o666 & ~mask
-
-
-@pytest.mark.parametrize('data, why', [
-    *((data, '') for data in (
-        b'', b'{"torn', b'\xff', b'{"a": NaN}', b'[-Infinity]')),
-    (b'{"a": [{"b": 1, "c": 2, "b": 1}]}', " .it has the key 'b' ")])
-def test_a_damaged_file_is_named(tmp_path, data, why):
+@pytest.mark.parametrize('data', [
+    b'', b'{"torn', b'\xff', b'{"a": NaN}', b'[-Infinity]'])
+def test_a_damaged_file_is_named(tmp_path, data):
   path = tmp_path / 'x.json'
   path.write_bytes(data)
-  with pytest.raises(UserError, match=f'x.json is damaged{why}'):
+  with pytest.raises(UserError, match='x.json is damaged'):
     files.read_json(path)
 
 
@@ -69,10 +56,3 @@ def test_what_is_no_file_is_not_replaced(tmp_path, make):
   with pytest.raises(UserError, match='x, .* regular file'):
     files.write_all({tmp_path / 'a': b'1', tmp_path / 'x': b'2'})
   assert [p.name for p in tmp_path.iterdir()] == ['x']
-
-
-def test_links_in_a_circle_are_one_sentence(tmp_path):
-  (tmp_path / 'x').symlink_to('y')
-  (tmp_path / 'y').symlink_to('x')
-  with pytest.raises(UserError, match='Cannot write'):
-    files.write_all({tmp_path / 'x': b'2'})

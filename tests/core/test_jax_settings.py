@@ -9,11 +9,8 @@ import sys
 import jax
 import pytest
 
-from lra.cli import evaluate
 from lra.core import jax_settings, machine
-from lra.core.errors import UserError
-from lra.run import train as train_lib
-from tests.helpers import same_run, small, tiny
+from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 
 VARIABLES = {'JAX_ENABLE_X64': '1', 'JAX_DEFAULT_PRNG_IMPL': 'rbg',
@@ -21,8 +18,6 @@ VARIABLES = {'JAX_ENABLE_X64': '1', 'JAX_DEFAULT_PRNG_IMPL': 'rbg',
              'JAX_HIGH_DYNAMIC_RANGE_GUMBEL': '1',
              'FLAX_FIX_RNG_SEPARATOR': '1', 'JAX_DISABLE_JIT': '1'}
 NO_FOLDER = ROOT / 'setup.cfg' / 'xla'
-STRICT = {'JAX_NUMPY_RANK_PROMOTION': 'raise',
-          'JAX_NUMPY_DTYPE_PROMOTION': 'strict'}
 
 
 @pytest.fixture(scope='module')
@@ -75,14 +70,6 @@ def test_a_seed_gives_the_same_numbers_whatever_jax_is_told(
   assert jax_settings.NAMES[0].upper() not in plain[2]
 
 
-@pytest.mark.full
-def test_strict_modes_give_the_same_numbers_and_are_recorded(trained, plain):
-  test, flags, _ = trained(**STRICT)
-  assert test == plain[0]
-  assert sorted({*flags} - {*plain[1]}) == [
-      'JAX_NUMPY_DTYPE_PROMOTION=strict', 'JAX_NUMPY_RANK_PROMOTION=raise']
-
-
 def test_settings_that_say_where_something_is_are_not_recorded(monkeypatch):
   before = machine.xla_flags()
   for name in ('PLATFORMS', 'COMPILATION_CACHE_DIR', 'DUMP_IR_TO',
@@ -92,15 +79,3 @@ def test_settings_that_say_where_something_is_are_not_recorded(monkeypatch):
   assert machine.xla_flags() == before
   monkeypatch.setenv('JAX_DEBUG_NANS', '0')
   assert machine.xla_flags() == [*before, 'JAX_DEBUG_NANS=False']
-
-
-@pytest.mark.full
-def test_a_run_of_float64_is_named_as_one(mini_data, tmp_path, compile_once):
-  """A run that an earlier version trained in float64 is refused."""
-  run = small.experiment(same_run.config(mini_data), tmp_path)
-  with jax.enable_x64(True):
-    train_lib.train(run)
-  for again in (lambda: evaluate.evaluate(tmp_path),
-                lambda: train_lib.train(run)):
-    with pytest.raises(UserError, match='trained with JAX_ENABLE_X64=1'):
-      again()

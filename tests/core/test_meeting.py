@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from lra.core import meeting, signals
+from lra.core import distributed, signals
 from lra.core.distributed import SharedStop
 from lra.core.errors import USER_ERROR, UserError
 from tests.helpers import commands
@@ -25,12 +25,7 @@ _ENV = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT),
     'host0:99999', 'http://host0:8476', 'host 0:8476', '::1:8476', '8476'])
 def test_a_coordinator_of_another_form_is_named(coordinator):
   with pytest.raises(UserError, match='--coordinator=.* is not HOST:PORT'):
-    meeting.check(coordinator, None, None)
-
-
-def test_a_good_start_is_none():
-  meeting.check(f'[::1]:{free_port()}', 2, 0)
-  meeting.check('127.0.0.1:65535', None, None)
+    distributed.check(coordinator, None, None)
 
 
 def _command(port, count, process, host='127.0.0.1'):
@@ -63,7 +58,7 @@ def test_a_bad_start_is_one_sentence_within_a_minute(starts, words, tmp_path):
 
 
 @pytest.mark.parametrize('host, word', [
-    ('127.0.0.1', 'is in use'), ('nobody.invalid', 'no address')])
+    ('127.0.0.1', 'in use'), ('nobody.invalid', 'no address')])
 def test_a_used_port_and_an_unknown_host_are_known_before_jax(
     host, word, tmp_path):
   with socket.create_server(('127.0.0.1', 0)) as taken:
@@ -79,7 +74,7 @@ _LOST = 'os.write(2, b"JAX distributed service: task died\\n@ 0x1 stack\\n")\n'
 @pytest.mark.parametrize('code, ends, said', [
     ('signals._say("signal")', 0, ['python', 'signal', 'native']),
     ('distributed.leave(0)', 0, ['python', 'native']),
-    ('os.ftruncate(2, 0)\nmeeting.state["met"] = True\n' + _LOST + _ABORT,
+    ('os.ftruncate(2, 0)\ndistributed.state["met"] = True\n' + _LOST + _ABORT,
      signals.STOPPED, ['python', 'error: another process of this run']),
     ('os.ftruncate(2, 0)\n' + _LOST + _ABORT,
      USER_ERROR, ['python', 'error: --distributed: the processes did not']),
@@ -91,8 +86,8 @@ def test_a_stack_is_shown_only_if_no_process_is_lost(code, ends, said):
   done = subprocess.run(
       [sys.executable, '-c', (
           'import ctypes, os, sys\n'
-          'from lra.core import distributed, meeting, signals\n'
-          'meeting.hold()\n'
+          'from lra.core import distributed, signals\n'
+          'distributed.hold_stderr()\n'
           'os.write(2, b"native\\n"); print("python", file=sys.stderr)\n'
           + code)], capture_output=True, text=True, check=False, env=_ENV)
   lines = [line for line in done.stderr.splitlines() if line.strip()]
@@ -128,9 +123,3 @@ def test_all_save_and_stop_after_the_answer(due_after, asked_at, saves, last):
       stop.hear(sent.pop(0))
   assert (made, stopped) == (saves, last)
   assert stop.reason == ('SIGTERM' if last else '')
-
-
-def test_the_stop_of_another_is_a_stop():
-  stop = SharedStop(_Own(), None)
-  stop.hear([1, 0])
-  assert stop.reason == 'another process'

@@ -1,16 +1,11 @@
 """Names of files in the README work from any current directory."""
 
-import importlib.util
 import pathlib
-import sys
 
 import pytest
 
 from lra.core import paths
-from lra.core.errors import UserError
-from lra.data_prep import baselines, drawing, stamps
-from lra.many import jobs
-from lra.run import loader, writers
+from lra.run import loader
 from lra.run.experiment import resolve
 
 
@@ -78,29 +73,6 @@ def test_an_installed_package_keeps_nothing_in_itself(tmp_path, monkeypatch):
   (tmp_path / 'lra-1.dist-info').mkdir()
   assert paths.results() == pathlib.Path('results')
   assert paths.page() == pathlib.Path('leaderboard.md')
-
-
-def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
-  assert paths.extra('baselines') == "pip install -e '.[baselines]'"
-  monkeypatch.setattr(paths, 'ROOT', tmp_path)
-  (tmp_path / 'lra-1.dist-info').mkdir()
-  assert paths.extra('baselines') == "pip install 'lra[baselines]'"
-  for name in ('numba', 'lra.data_prep.linear'):
-    monkeypatch.setitem(sys.modules, name, None)
-  monkeypatch.delattr('lra.data_prep.linear', raising=False)
-  with pytest.raises(UserError, match=r"run pip install 'lra\[pathfinder\]',"):
-    drawing._check_numba(stamps.LAWS[32])
-  with pytest.raises(UserError, match=r"run pip install 'lra\[baselines\]'\.$"):
-    baselines._linear()
-  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
-  with pytest.raises(UserError, match=r"installed: pip install 'lra\[slurm\]'"):
-    jobs.check('slurm')
-  with pytest.raises(UserError, match=r"installed: pip install 'lra\[wandb\]'"):
-    writers.check(['wandb'])
-  monkeypatch.undo()
-  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
-  with pytest.raises(UserError, match=r"pip install -e '\.\[wandb\]'"):
-    writers.check(['wandb'])
 
 
 def test_records_elsewhere_have_their_page_beside_them(elsewhere, monkeypatch):

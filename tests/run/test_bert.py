@@ -13,7 +13,6 @@ import lra
 from lra import data_prep
 from lra.core.errors import UserError
 from lra.data_prep import zhang
-from lra.nn import heads
 from lra.run import bert, program, train, warm_start
 from lra.run.experiment import resolve
 from lra.schema import identity
@@ -73,13 +72,6 @@ def test_older_names_and_a_model_without_a_classifier(folder, tmp_path):
   assert begun.dropped == ('cls.predictions.bias',)
   for name, (_, value) in begun.taken.items():
     np.testing.assert_array_equal(value, whole.taken[name][1])
-
-
-def test_own_rules_come_before_those_of_a_bert(folder):
-  _, begun = start(tiny_bert.config(
-      'transformer', folder, init_rules=(('head/.*', None),)))
-  assert {name.split('/')[0] for name in begun.fresh} == {'head'}
-  assert {name.split('/')[0] for name in begun.taken} == {'encoder'}
 
 
 def test_the_identity_is_that_of_the_content(folder, tmp_path):
@@ -160,13 +152,6 @@ def test_a_vocabulary_must_fit_and_be_named(folder):
     resolve(config)
 
 
-def test_a_sequence_may_not_exceed_the_positions(folder):
-  config = tiny_bert.config('transformer', folder)
-  config.seq_len = 41
-  with pytest.raises(UserError, match='max_positions=40'):
-    start(config)
-
-
 @pytest.mark.full
 def test_a_file_of_pytorch_gives_the_same(folder, tmp_path):
   torch = pytest.importorskip('torch')
@@ -179,27 +164,6 @@ def test_a_file_of_pytorch_gives_the_same(folder, tmp_path):
   assert set(got) == set(want)
   for name, value in want.items():
     np.testing.assert_array_equal(got[name], value)
-
-
-def test_the_pooler_has_dropout_in_training_only():
-  head = heads.ClassifierHead(
-      4, (), 'first', 'tokens', 'concat', np.dtype('float32'), pooler=True,
-      dropout=0.5)
-  rng = np.random.default_rng(0)
-  x, kernel = rng.normal(size=(2, 5, 8)), rng.normal(size=(8, 8))
-  params = {'pooler': {'kernel': kernel, 'bias': np.ones(8)},
-            'logits': {'kernel': np.eye(8, 4), 'bias': np.zeros(4)}}
-
-  @jax.jit
-  def apply(keys, x):
-    return [head.apply({'params': params}, x, np.ones((2, 5), bool),
-                       pairs=False, train=train, rngs={'dropout': keys})
-            for train in (False, True)]
-
-  plain, noisy = apply(jax.random.key(0), np.float32(x))
-  np.testing.assert_allclose(
-      plain, np.tanh(x[:, 0] @ kernel + 1)[:, :4], atol=1e-5)
-  assert set(np.round((noisy / plain).ravel(), 4).tolist()) == {0, 2}
 
 
 @pytest.mark.full

@@ -55,33 +55,6 @@ def test_an_earlier_layout_is_refused_in_one_sentence(
   now.close()
 
 
-def test_a_clock_that_jumps_loses_no_checkpoint(tmp_path, monkeypatch):
-  """The clock may jump during a write, as when a laptop sleeps."""
-  clock = iter(range(0, 10**12, 24 * 3600))
-  monkeypatch.setattr(ocp.future.ChainedFuture.result.__globals__['time'],
-                      'time', lambda: float(next(clock)))
-  checkpoints, state = Checkpoints(tmp_path), {'w': np.arange(3.0)}
-  for step in (1, 2):
-    checkpoints.save_best(step, state)
-    checkpoints.save_last(step, state, {'best_step': step})
-  checkpoints.wait()
-  monkeypatch.undo()
-  assert checkpoints.restore_last(state)[1] == {'best_step': 2}
-  checkpoints.close()
-
-
-def test_state_and_progress_come_back(tmp_path):
-  state = {'w': np.arange(3.0)}
-  checkpoints = Checkpoints(tmp_path)
-  assert checkpoints.restore_last(state) is None
-  checkpoints.save_last(4, state, {'best_step': 3})
-  checkpoints.wait()
-  back, progress = checkpoints.restore_last(state)
-  checkpoints.close()
-  np.testing.assert_array_equal(back['w'], state['w'])
-  assert progress == {'best_step': 3}
-
-
 def test_later_progress_of_a_state_is_kept_with_it(two, tmp_path):
   """A validation that ends after the state was saved updates the checkpoint."""
   shutil.copytree(two, tmp_path, dirs_exist_ok=True)
@@ -228,19 +201,6 @@ def test_the_arrays_themselves_are_summed(two, tmp_path, capfd):
     assert item in capfd.readouterr().err
 
 
-def test_the_best_of_a_step_are_summed_without_their_state(two, tmp_path):
-  """Best parameters copied from another step are refused as damaged."""
-  shutil.copytree(two, tmp_path, dirs_exist_ok=True)
-  shutil.rmtree(tmp_path / 'best/8/default')
-  shutil.copytree(two / 'best/4/default', tmp_path / 'best/8/default')
-  checkpoints = Checkpoints(tmp_path, read_only=True)
-  with pytest.raises(UserError, match='best/8 is damaged.*content .*copy'):
-    checkpoints.restore_best(8, _state(0))
-  best = checkpoints.restore_best(4, _state(0))
-  np.testing.assert_array_equal(best['w'], _state(96)['w'])
-  checkpoints.close()
-
-
 @pytest.mark.parametrize('name', [
     'best/8', 'best/8/default', 'last/8/state', 'last/8/memory'])
 def test_what_is_missing_is_damaged(two, tmp_path, name, capfd):
@@ -271,15 +231,6 @@ def test_the_run_goes_on_from_the_one_before(two, tmp_path):
   checkpoints.save_last(8, _state(8), {'best_step': 8, 'val': 0.5})
   checkpoints.close()
   _assert_is(_restored(tmp_path), 8)
-
-
-@pytest.mark.parametrize('name', ['save_best', 'save_last'])
-def test_a_folder_that_is_removed_meanwhile_is_named(tmp_path, name):
-  checkpoints = Checkpoints(tmp_path / 'mine')
-  shutil.rmtree(tmp_path / 'mine')
-  more = [{'best_step': 4}] if name == 'save_last' else []
-  with pytest.raises(UserError, match='mine was removed'):
-    getattr(checkpoints, name)(4, _state(4), *more)
 
 
 def test_what_a_kept_state_names_is_kept(tmp_path):
@@ -324,16 +275,6 @@ def test_arrays_that_are_others_are_not_called_damaged(two):
   assert not (two / 'damaged').exists()
 
 
-@pytest.mark.parametrize('name', ['', 'last', 'best'])
-def test_a_file_in_the_place_of_the_folder_is_named(tmp_path, name):
-  folder = tmp_path / 'checkpoints'
-  if name:
-    folder.mkdir()
-  (folder / name).touch()
-  with pytest.raises(UserError, match=f'{name} is not a folder'):
-    Checkpoints(folder)
-
-
 def test_damage_to_the_best_is_found_when_it_is_scored(tmp_path):
   checkpoints = Checkpoints(tmp_path)
   checkpoints.save_best(4, _state(4))
@@ -344,12 +285,3 @@ def test_damage_to_the_best_is_found_when_it_is_scored(tmp_path):
   with pytest.raises(UserError, match='best/4 is damaged.*same command'):
     checkpoints.restore_best(4, _state(0))
   checkpoints.close()
-
-
-@pytest.mark.parametrize('name,make', [
-    ('7', pathlib.Path.mkdir), ('7', pathlib.Path.touch),
-    ('x', pathlib.Path.mkdir), ('x', pathlib.Path.touch)])
-def test_what_is_no_checkpoint_is_not_used(two, tmp_path, name, make):
-  shutil.copytree(two, tmp_path, dirs_exist_ok=True)
-  make(tmp_path / 'last' / name)
-  _assert_is(_restored(tmp_path), 8)

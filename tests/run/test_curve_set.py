@@ -9,7 +9,7 @@ from matplotlib import colors
 
 from lra.core.errors import UserError
 from lra.run import curves
-from tests.helpers import commands, scored
+from tests.helpers import scored
 
 SCORES = {0: {100: 0.2, 200: 0.4, 300: 0.5}, 1: {100: 0.4, 200: 0.5}}
 
@@ -80,12 +80,6 @@ def test_one_seed_with_other_fittings_is_compared(tmp_path, axes):
       f'transformer, train.microbatch_size={n} (2 seeds)' for n in (2, 4)}
 
 
-def test_one_seed_has_no_band(tmp_path, axes):
-  ax = axes(make(tmp_path / 'a'))
-  assert not ax.collections and 'bands' not in ax.get_title()
-  assert len(lines(ax)['transformer']) == 3
-
-
 def test_lines_are_named_by_what_differs(tmp_path, axes):
   ax = axes(make(tmp_path / 'a'), make(tmp_path / 'b', width=128),
             make(tmp_path / 'c', model='local'))
@@ -125,41 +119,6 @@ def test_records_are_points_at_their_step(tmp_path, axes):
     axes(bad)
 
 
-def test_a_record_has_the_colour_of_its_runs(tmp_path, axes):
-  path = _record(tmp_path / 'r.json', 5, 0.6, {})
-  run = make(tmp_path / 'run')
-  config = json.loads(path.read_text())['config']
-  (run / 'config.json').write_text(json.dumps(config | {'seed': 0}))
-  ax = axes(run, path)
-  drawn = [line for line in ax.lines if len(line.get_xdata()) in (1, 3)]
-  assert len(drawn) == 2
-  assert len({line.get_color() for line in drawn}) == 1
-  labels = ax.get_legend_handles_labels()[1]
-  assert sum('2 seeds' in label for label in labels) == 1
-
-
-@pytest.mark.parametrize('fields, columns', [
-    (['width'], 2), (['width', 'mlp_width'], 1), (['W' * 90], 1)])
-def test_no_name_is_cut_off(tmp_path, axes, fields, columns):
-  folders = [make(tmp_path / f'{i}') for i in range(5)]
-  for i, folder in enumerate(folders):
-    config = json.loads((folder / 'config.json').read_text())
-    config['encoder'] = {field: 64 + i for field in fields}
-    (folder / 'config.json').write_text(json.dumps(config))
-  figure = axes(*folders).figure
-  legend, = figure.legends
-  box = legend.get_window_extent()
-  assert 0 <= box.x0 < box.x1 <= figure.bbox.width
-  assert 0 <= box.y0 < box.y1 <= figure.bbox.height
-  assert legend._ncols == columns
-
-
-def test_tasks_are_named_where_there_are_two(tmp_path, axes):
-  ax = axes(make(tmp_path / 'a'), make(tmp_path / 'b', task='text'))
-  assert set(lines(ax)) == {'transformer, text', 'transformer, text_mini'}
-  assert ax.get_title() == 'text, text_mini'
-
-
 @pytest.mark.parametrize('form', ['png', 'svg'])
 def test_same_runs_give_the_same_bytes(tmp_path, form):
   folders = [make(tmp_path / 'a'), make(tmp_path / 'b', 1, SCORES[1])]
@@ -196,15 +155,3 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path, spoil, out, words):
     curves.plot_runs(folders, tmp_path / f'figure.{out}')
   assert '\n' not in str(error.value)
   assert not (tmp_path / f'figure.{out}').exists()
-
-
-def test_on_the_command_line(tmp_path):
-  make(tmp_path / 'a')
-  make(tmp_path / 'b', 1, SCORES[1])
-  for runs, word in ([], 'RUN'), (['a', 'c'], 'c '):
-    commands.assert_one_sentence(
-        commands.run('run_lra', 'curves', 'f.png', *runs, cwd=tmp_path), word)
-  assert not (tmp_path / 'f.png').exists()
-  done = commands.run('run_lra', 'curves', 'f.png', 'a', 'b', cwd=tmp_path)
-  assert done.returncode == 0, done.stderr
-  assert (tmp_path / 'f.png').read_bytes().startswith(b'\x89PNG')

@@ -59,11 +59,6 @@ def test_a_bad_line_elsewhere_is_named(tmp_path):
   assert not (tmp_path / 'curves.png').exists()
 
 
-def test_where_a_step_was_logged_twice_the_later_point_counts(tmp_path):
-  twice = log('val', 500, accuracy=0.9) + ''.join(LINES)
-  assert draw(tmp_path, twice) == draw(tmp_path, ''.join(LINES))
-
-
 def test_baselines_are_drawn_across_the_whole_accuracy_panel(tmp_path):
   draw(tmp_path, ''.join(LINES), {'majority': 0.3})
   pixels = image.imread(tmp_path / 'curves.png')[..., :3]
@@ -79,26 +74,3 @@ def test_baselines_are_drawn_across_the_whole_accuracy_panel(tmp_path):
     log('train', 10, loss=math.nan)])
 def test_hardly_any_points_still_make_a_figure(tmp_path, text):
   assert draw(tmp_path, text, {'majority': 0.5}).startswith(b'\x89PNG')
-
-
-def test_without_accuracy_the_loss_has_the_whole_figure(tmp_path, monkeypatch):
-  drawn = []
-  draw_one = curves._draw_split
-  monkeypatch.setattr(curves, '_draw_split', lambda ax, points, field, scale: (
-      drawn.append(field), draw_one(ax, points, field, scale)))
-  lines = [json.loads(line) for line in LINES]
-  draw(tmp_path, ''.join(json.dumps(
-      {k: v for k, v in line.items() if k != 'accuracy'}) + '\n'
-      for line in lines))
-  assert drawn == ['loss']
-
-
-@pytest.mark.parametrize('name', [
-    r'$\frac$', '\x00\x1b\ud800', 'x' * 10**6, '<b>\n'])
-def test_a_baseline_may_be_called_anything(tmp_path, name):
-  assert draw(tmp_path, ''.join(LINES), {name: 0.5}).startswith(b'\x89PNG')
-
-
-def test_a_missing_file_is_named(tmp_path):
-  with pytest.raises(UserError, match='Cannot read .*metrics.jsonl'):
-    curves.plot(tmp_path / 'metrics.jsonl', tmp_path / 'curves.png')

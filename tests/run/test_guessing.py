@@ -1,14 +1,13 @@
-"""A run that learns nothing prints one warning; other runs print none."""
+"""Tests the warning about a run that learns nothing, and the speed."""
 
 import math
+import types
 
-import numpy as np
 import pytest
 
 from lra import data_prep
 from lra.core import files
-from lra.objectives import classification
-from lra.run import train
+from lra.run import counters, train
 from lra.run.counters import RunCounters, at_guessing
 from tests.helpers import small
 
@@ -58,12 +57,6 @@ def test_a_break_begins_the_tenth_again():
   assert counters.guessing_step == 21
 
 
-def test_entropy_of_labels_is_the_loss_of_their_frequencies():
-  labels = np.array([0, 0, 0, 1])
-  want = -np.mean(np.log(np.array([3, 3, 3, 1]) / 4))
-  assert classification.entropy(labels) == pytest.approx(want)
-
-
 @pytest.mark.parametrize('loss, entropy, is_guess', [
     (0.6931, math.log(2), True), (0.7, math.log(2), True),
     (0.68, math.log(2), False), (1.0, math.log(2), False),
@@ -72,3 +65,33 @@ def test_entropy_of_labels_is_the_loss_of_their_frequencies():
 def test_losses_of_guessing(loss, entropy, is_guess):
   assert at_guessing(loss, entropy, 2) == is_guess
 
+
+@pytest.mark.parametrize('task, tokens', [
+    ('listops', 4 * 24), ('retrieval', 4 * 2 * 24)])
+def test_rates_closed_form(task, tokens):
+  """Ten steps in five seconds; both documents of a pair are read."""
+  p = small.make(small.config('simpletron', task))
+  got = RunCounters(timed_steps=10, train_seconds=5.0).result_fields(
+      p, 'ok', 10)
+  assert got['steps_per_s'] == pytest.approx(2)
+  assert got['tokens_per_s'] == pytest.approx(2 * tokens)
+
+
+def test_stretches_are_added_up_and_nothing_between_them(monkeypatch):
+  """The timer adds up its intervals only; a fake clock sets the time."""
+  now = 0.0
+  monkeypatch.setattr(
+      counters, 'time', types.SimpleNamespace(perf_counter=lambda: now))
+  made = RunCounters(train_seconds=5.0)
+  made.stop_clock()  # the clock is not running
+  made.start_clock()
+  now = 2.0
+  made.start_clock()  # already running
+  now = 3.0
+  made.stop_clock()
+  assert made.train_seconds == 8.0
+  now = 100.0
+  made.start_clock()
+  now = 101.0
+  made.stop_clock()
+  assert made.train_seconds == 9.0

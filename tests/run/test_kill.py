@@ -2,15 +2,11 @@
 
 import os
 import random
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from lra.core import files
-from lra.many import execute
 from tests.helpers import same_run, tiny
 from tests.helpers.paths import ROOT
 
@@ -70,18 +66,3 @@ def test_kill_9_anywhere_changes_nothing(mini_data, tmp_path):
   assert process.returncode == 0, errors
   c = same_run.config(mini_data, batch_size=4)
   same_run.check(whole, broken, c, 1)
-
-
-@pytest.mark.full
-def test_sigterm_checkpoints_and_says_so(mini_data, tmp_path):
-  command = _command(tmp_path / 'run', mini_data, tmp_path / 'cache')
-  process = _run(command)
-  metrics = tmp_path / 'run' / 'metrics.jsonl'
-  while not metrics.exists() and process.poll() is None:
-    time.sleep(0.01)
-  process.send_signal(signal.SIGTERM)
-  _, errors = process.communicate()
-  assert process.returncode == execute.EXIT['stopped'], errors
-  assert 'Traceback' not in errors
-  result = files.read_json(tmp_path / 'run' / 'result.json')
-  assert result['status'] == 'stopped' and 0 < result['steps'] < 120

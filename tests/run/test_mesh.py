@@ -9,7 +9,7 @@ import pytest
 from lra import models
 from lra.core.errors import UserError
 from lra.nn.mixer import traits_of
-from lra.run import mesh, step, train
+from lra.run import mesh, step
 from tests.helpers import small
 
 SPLITTING = sorted(
@@ -22,13 +22,7 @@ MESHES = {
     'fsdp_sequence': {'data': 1, 'fsdp': 2, 'sequence': 2}}
 
 
-# Options that change the code path of mixers that can split sequences.
-OTHERWISE = {
-    'rfa': {'gated': True}, 'lightning': {'direction': 'bidirectional'},
-    'shen': {'normalization': 'scaling'}}
-
-
-def _config(model, sizes, pooling='mean', otherwise=False, **train):
+def _config(model, sizes, pooling='mean', options=(), **train):
   c = small.config(model, 'listops', batch_size=16, microbatch_size=8,
                    eval_batch_size=8, **train)
   c.unlock()
@@ -37,13 +31,13 @@ def _config(model, sizes, pooling='mean', otherwise=False, **train):
     c.model.qkv_width = 32
   c.encoder.pooling = pooling
   c.encoder.dropout = 0.2
-  c.model.update(OTHERWISE[model] if otherwise else {})
+  c.model.update(dict(options))
   c.mesh.update(sizes)
   return c
 
 
-def _program(model, sizes=None, pooling='mean', otherwise=False):
-  return small.make(_config(model, sizes or {}, pooling, otherwise),
+def _program(model, sizes=None, pooling='mean', options=()):
+  return small.make(_config(model, sizes or {}, pooling, options),
                     4 if sizes else 1)
 
 
@@ -81,9 +75,12 @@ def test_gradients_with_dropout_are_those_of_one_device(sizes, pooling):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('model', SPLITTING)
-def test_each_mixer_that_splits_sequences_does(model):
-  _same(model, 'sequence')
+@pytest.mark.parametrize('model, options', [
+    *((model, ()) for model in SPLITTING), ('rfa', (('gated', True),)),
+    ('lightning', (('direction', 'bidirectional'),)),
+    ('shen', (('normalization', 'scaling'),))])
+def test_each_mixer_that_splits_sequences_does(model, options):
+  _same(model, 'sequence', options=options)
 
 
 def test_the_largest_of_what_devices_are_told_is_heard():
@@ -91,12 +88,6 @@ def test_the_largest_of_what_devices_are_told_is_heard():
   send = mesh.largest(mesh.make(sizes, jax.devices()[:4]))
   heard = send(np.array([0, 1], np.int32), {'after': np.zeros(3)})
   np.testing.assert_array_equal(heard, [0, 1])
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('model', OTHERWISE)
-def test_so_does_each_with_other_options(model):
-  _same(model, 'sequence', otherwise=True)
 
 
 @pytest.mark.full
@@ -151,21 +142,6 @@ def test_devices_share_a_microbatch():
     mesh.check(small.experiment(c), two)
 
 
-def test_the_tokens_must_divide():
-  c = _config('simpletron', {'data': 1, 'sequence': 4})
-  c.seq_len = 22
-  with pytest.raises(UserError, match='does not divide the 22 tokens'):
-    small.make(c, None)
-
-
-def test_lengths_are_chosen_by_devices_that_do_not_wait_for_each_other():
-  c = _config('simpletron', {})
-  c.train.lengths = (12,)
-  assert small.make(c, None).lengths == (12, 24)
-  c.mesh.update(MESHES['sequence'])
-  assert small.make(c, None).lengths == (24,)
-
-
 @pytest.mark.full
 def test_of_pairs_the_tokens_are_split_and_not_the_pair():
   c = small.config('simpletron', 'retrieval', eval_batch_size=4)
@@ -186,21 +162,3 @@ def test_of_pairs_the_tokens_are_split_and_not_the_pair():
         state.params, state.constants, batch))[1])
   # Four devices sum the float32 losses in another order.
   np.testing.assert_allclose(*counts, rtol=1e-5)
-
-
-@pytest.mark.full
-def test_seeds_trained_together_on_four_devices_are_those_trained_alone(
-    mini_data, tmp_path):
-  def run(seed, name):
-    c = small.config('transformer', 'listops_mini', steps=6, eval_every=3,
-                     batch_size=8, microbatch_size=4, eval_batch_size=200)
-    c.data_dir, c.seq_len, c.seed = str(mini_data), 0, seed
-    c.mesh.data = 4
-    return small.experiment(c, tmp_path / name)
-  alone = train.train(run(1, 'alone'))
-  together = [result for _, result in train.train_many(
-      [run(0, 's0'), run(1, 's1')], at_once=2)]
-  same, = [result for result in together if result.seed == 1]
-  assert alone.num_devices == same.num_devices == 4
-  assert np.array_equal(same.test.confusion, alone.test.confusion)
-  assert same.test.loss == alone.test.loss

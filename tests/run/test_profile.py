@@ -54,11 +54,6 @@ def test_a_run_that_ends_before_keeps_what_there_is(tmp_path):
   assert _traced(tmp_path / 'profile') == [1, 2]
 
 
-def test_the_form():
-  assert profile.steps('20:30', 30) == range(20, 31)
-  assert profile.steps('6:6', 6) == range(6, 7)
-
-
 @pytest.mark.parametrize('text', [
     '', '3', '3:', ':3', '3-5', '0:2', '5:3', '5:7', '-1:3', 'a:b', '1:2:3',
     '1.0:2', f'1:{10**30}', '٣:٤'])

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from lra.configs import base
-from lra.core.errors import UserError
 from lra.run import experiment, loader
 from lra.schema import identity
 from tests.helpers.paths import ROOT
@@ -93,33 +92,6 @@ def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
   assert made(f'{path}:listops_mini') == {'train.steps': 4000}
   assert made(f'{path}:listops_mini', **{'model.num_features': 4}) == {
       'train.steps': 4000, 'model.num_features': 8}
-
-
-def renamed(**names):
-  """Returns the changes of a config whose task or protocol was replaced."""
-  return experiment.protocol_changes(
-      {**_config(SIMPLETRON), **names}, SIMPLETRON)
-
-
-def test_a_name_of_another_protocol_or_task_is_held_against_that_one():
-  assert {'train.b2', 'train.select', 'encoder.positions'} <= set(
-      renamed(protocol='lra'))
-  assert {'train.steps', 'encoder.num_layers'} <= set(
-      made(SIMPLETRON, task='text_mini'))
-
-
-@pytest.mark.parametrize('field, value', [
-    ('protocol', 'bogus'), ('protocol', ''), ('task', 'chess'),
-    ('task', 'text,protocol=lra')])
-def test_a_protocol_that_there_is_not_is_one_sentence(field, value):
-  with pytest.raises(UserError, match='Unknown|understood'):
-    renamed(**{field: value})
-
-
-def test_settings_are_those_of_every_config_of_the_protocol():
-  settings = base.settings('text', 'lra')
-  assert settings['seq_len'] == 1000 and settings['train.b2'] == 0.98
-  assert settings['model.qkv_width'] == 256 and 'model.name' not in settings
 
 
 def test_committed_records_say_what_they_change():

@@ -75,26 +75,6 @@ def test_a_resumed_run_is_published_if_all_its_commits_are(
   assert made['git_published'] is all_of_them
 
 
-def test_an_unpublished_commit_is_said_before_the_run(monkeypatch, capsys):
-  for published in (True, None, False):
-    assert not capsys.readouterr().err
-    monkeypatch.setattr(
-        provenance.machine, 'git_state', lambda files, p=published: {
-            'git_commit': 'c0ffee1234', 'git_published': p})
-    provenance.of_files(_experiment(), recorded=True)
-  assert 'c0ffee12 is not on the published' in capsys.readouterr().err
-
-
-def test_a_resumed_run_says_on_what_all_its_processes_ran():
-  now = {**NOW, 'device': 'cpu (2 cores)'}
-  for before, devices in (
-      ({'device': 'cpu (2 cores)'}, None), ({}, None),
-      ({'device': 'NVIDIA H100'}, ['NVIDIA H100', 'cpu (2 cores)']),
-      ({'device': 'cpu (2 cores)', 'devices': ['a', 'cpu (2 cores)']},
-       ['a', 'cpu (2 cores)'])):
-    assert provenance.continued(before, now).get('devices') == devices
-
-
 @pytest.mark.parametrize('before, now, kept', [
     ({}, ['-a'], ['-a']), ({'xla_flags': ['-b']}, [], ['-b']), ({}, [], None),
     ({'xla_flags': ['-b', '-a']}, ['-a', '-c'], ['-b', '-a', '-c'])])
@@ -122,10 +102,3 @@ def test_runs_of_an_older_file_are_named(tmp_path, monkeypatch, capsys):
   assert not any(str(tmp_path / name) in line for name in 'abfgh')
   provenance.warn_of_edits(runs[:2], provenance.FINISHED)
   assert not capsys.readouterr().err
-
-
-@pytest.mark.parametrize('content', ['', '[]', '{}', None])
-def test_a_folder_without_a_hash_has_none(tmp_path, content):
-  if content is not None:
-    (tmp_path / 'env.json').write_text(content)
-  assert provenance.of_folder(tmp_path) is None

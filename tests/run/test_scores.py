@@ -126,15 +126,3 @@ def test_last_checkpoint_can_be_scored(contradicted, tmp_path):
   result = train.train(small.experiment(c, tmp_path))
   assert result.best_step == 6
   assert result.val.accuracy == _logged(tmp_path, 'val')[-1]['accuracy']
-
-
-def test_each_seed_has_its_own_order_of_examples(contradicted, tmp_path):
-  c, _ = contradicted
-  batches = []
-  for seed in (0, 1):
-    c = c.copy_and_resolve_references()
-    c.seed = seed
-    trainer = train.Trainer(small.experiment(c, tmp_path / str(seed)))
-    batches.append(trainer.batch(0)['tokens'])
-    trainer.directory.close()
-  assert not np.array_equal(*batches)

@@ -156,17 +156,3 @@ def test_compiled_steps(monkeypatch):
   assert machine.out_of_memory(e.value)
   _with_memory(monkeypatch, 1 << 30)
   program.compile_eval()
-
-
-def test_other_devices_speak_for_themselves(monkeypatch):
-  class Mesh:
-    class devices:  # noqa: N801
-      flat = [type('Device', (), {'platform': 'tpu'})]
-
-  _with_memory(monkeypatch, 0)
-  sizes.check_batches(small.experiment(small.config('simpletron', 'text')),
-                      Mesh, sizes.Sizes(4, 4))
-
-
-def test_memory_of_this_machine():
-  assert 1 << 28 < machine.memory() < 1 << 50

@@ -1,7 +1,6 @@
 """Tests that stopped and killed runs resume and give the same result."""
 
 import dataclasses
-import json
 import shutil
 import types
 
@@ -11,7 +10,7 @@ import pytest
 
 from lra.core import files, machine
 from lra.core.errors import UserError
-from lra.run import curves, experiment, rundir, scoring, train
+from lra.run import curves, experiment, scoring, train
 from lra.run.checkpoint import Checkpoints
 from lra.run.counters import RunCounters
 from lra.schema import result
@@ -172,29 +171,6 @@ def test_a_validation_is_not_made_again(mini_data, tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_speed_is_of_the_steps_of_a_stretch(
-    mini_data, tmp_path, monkeypatch):
-  """The logged speed counts examples (not tokens) since the last start."""
-  c = small.config('simpletron', 'parity', steps=4, eval_every=4, log_every=3)
-  c.data_dir = str(mini_data)
-  with monkeypatch.context() as patch:
-    _stop_at(patch, 2)
-    train.train(small.experiment(c, tmp_path))
-  checkpoints = Checkpoints(tmp_path / 'checkpoints')
-  _, progress = checkpoints.restore_last(small.make(c, 4).state_shape)
-  checkpoints.close()
-  train.train(small.experiment(c, tmp_path))
-  lines = map(json.loads, (tmp_path / 'metrics.jsonl').read_text().splitlines())
-  seconds = progress['train_seconds']
-  logged = [x for x in lines if x['split'] == 'train']
-  assert [x['step'] for x in logged] == [3, 4]
-  for x in logged:  # each line covers one step of 4 examples
-    np.testing.assert_allclose(
-        x['examples_per_s'] * (x['seconds'] - seconds), 4, rtol=1e-6)
-    seconds = x['seconds']
-
-
-@pytest.mark.full
 def test_the_example_of_the_documents_trains(
     mini_data, tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
@@ -232,42 +208,11 @@ def test_result_says_what_ran(whole):
 
 
 @pytest.mark.full
-def test_when_it_has_learnt_is_noted(mini_data, tmp_path, monkeypatch):
-  monkeypatch.setattr(curves, 'LEARNT', 0.01)
-  assert train.train(same_run.experiment(mini_data, tmp_path)).learnt_step == 2
-
-
-@pytest.mark.full
-def test_the_last_step_is_validated(mini_data, tmp_path):
-  c = same_run.config(mini_data)
-  c.train.steps, c.train.eval_every = 3, 2
-  result = train.train(small.experiment(c, tmp_path))
-  steps = [x['step'] for x in same_run.metrics(tmp_path) if x['split'] == 'val']
-  assert steps == [2, 3] and result.steps == 3
-
-
-@pytest.mark.full
 def test_divergence_is_a_result(mini_data, tmp_path):
   c = same_run.config(mini_data, learning_rate=1e30, warmup_steps=0)
   result = train.train(small.experiment(c, tmp_path))
   assert result.status == 'diverged' and result.test is None
   assert files.read_json(tmp_path / 'result.json')['status'] == 'diverged'
-
-
-@pytest.mark.full
-def test_a_last_update_that_diverges_is_found_by_the_test(
-    mini_data, tmp_path, monkeypatch):
-  """Without validation, only the test sees the last update's parameters."""
-  c = same_run.config(mini_data, include_val=True, select='last')
-  scored = scoring.evaluate
-
-  def spoilt(run, params, *args):
-    return scored(run, jax.tree.map(lambda x: x * np.nan, params), *args)
-
-  monkeypatch.setattr(scoring, 'evaluate', spoilt)
-  result = train.train(small.experiment(c, tmp_path))
-  assert (result.status, result.steps, result.test) == ('diverged', 6, None)
-  assert 'NaN' not in (tmp_path / 'metrics.jsonl').read_text()
 
 
 def test_checkpoints_of_before_a_field_of_progress_are_read(tmp_path):
@@ -277,20 +222,6 @@ def test_checkpoints_of_before_a_field_of_progress_are_read(tmp_path):
   del fields['timed_steps']
   with pytest.raises(UserError, match=f'{tmp_path} .*--workdir'):
     RunCounters.of(fields, tmp_path)
-
-
-@pytest.mark.full
-def test_where_a_run_diverged_does_not_depend_on_the_clock(
-    mini_data, tmp_path):
-  """The step of divergence is the same with a checkpoint due at each step."""
-  steps = []
-  for minutes in (0.0, 5.0):
-    c = same_run.config(mini_data, learning_rate=1e30, warmup_steps=0)
-    c.train.checkpoint_minutes, c.train.log_every = minutes, 5
-    c.train.eval_every = 6
-    run = small.experiment(c, tmp_path / str(minutes))
-    steps.append(train.train(run).steps)
-  assert steps == [5, 5]
 
 
 @pytest.mark.full
@@ -306,27 +237,6 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
   train.train(same_run.experiment(mini_data, tmp_path))
   assert 'last/5/state is damaged' in capfd.readouterr().err
   same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
-
-
-def test_without_a_sound_checkpoint_there_is_one_sentence(
-    whole, mini_data, tmp_path):
-  shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-  for path in (tmp_path / 'checkpoints/last').rglob('*'):
-    if path.is_file():
-      path.write_bytes(b'')
-  with pytest.raises(UserError, match='last/6/memory is damaged.*last/4'):
-    train.train(same_run.experiment(mini_data, tmp_path))
-
-
-@pytest.mark.full
-def test_a_checkpoint_of_other_fields_is_one_sentence(
-    mini_data, tmp_path, monkeypatch):
-  with monkeypatch.context() as patch:
-    patch.setattr(dataclasses, 'asdict', lambda progress: {'a': 1})
-    _stop_at(patch, 3)
-    train.train(same_run.experiment(mini_data, tmp_path))
-  with pytest.raises(UserError, match='checkpoints .*--workdir'):
-    train.train(same_run.experiment(mini_data, tmp_path))
 
 
 @pytest.mark.full
@@ -349,22 +259,6 @@ def test_each_log_line_is_there_once(whole, mini_data, tmp_path, monkeypatch):
   assert same_run.metrics(tmp_path)[-1]['split'] == 'test'
   train.train(small.experiment(c, tmp_path))
   same_run.check(whole, tmp_path, c, 4)
-
-
-@pytest.mark.full
-def test_a_run_killed_before_its_result_still_draws_its_curves(
-    whole, mini_data, tmp_path, monkeypatch):
-  shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-  for name in ('result.json', 'curves.png'):
-    (tmp_path / name).unlink()
-
-  def die(*args):
-    raise same_run.Killed
-
-  with monkeypatch.context() as patch, pytest.raises(same_run.Killed):
-    patch.setattr(rundir.RunDirectory, 'write_result', die)
-    train.train(same_run.experiment(mini_data, tmp_path))
-  assert (tmp_path / 'curves.png').exists()
 
 
 @pytest.mark.parametrize('content', ['{}', '[]', '3', 'null', '"a"', (

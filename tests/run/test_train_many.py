@@ -6,9 +6,8 @@ import types
 import numpy as np
 import pytest
 
-from lra.core.errors import UserError
 from lra.data import prepared
-from lra.run import program, provenance, train, trainer
+from lra.run import program, train
 from tests.helpers import small
 
 pytestmark = pytest.mark.usefixtures('quick_runs')
@@ -89,29 +88,6 @@ def test_rates_share_a_compiled_step_and_widths_have_their_own(
         json.dumps(configs[name].to_dict()))
 
 
-@pytest.mark.full
-def test_the_first_run_is_compiled_before_others_begin(
-    mini_data, tmp_path, monkeypatch):
-  """The other threads wait, as a parallel first use of jaxlib may crash."""
-  seen = []
-  begin, compile_steps = trainer.Trainer.__init__, trainer.Trainer.compile
-
-  def begun(self, experiment, *rest, **options):
-    seen.append(('begun', experiment.config.seed))
-    begin(self, experiment, *rest, **options)
-
-  def compiled(self):
-    compile_steps(self)
-    seen.append(('compiled', self.config.seed))
-
-  monkeypatch.setattr(trainer.Trainer, '__init__', begun)
-  monkeypatch.setattr(trainer.Trainer, 'compile', compiled)
-  runs = [small.experiment(_config(mini_data, seed), tmp_path / f's{seed}')
-          for seed in range(3)]
-  assert len(list(train.train_many(runs, at_once=3))) == 3
-  assert seen[:2] == [('begun', 0), ('compiled', 0)]
-
-
 @pytest.mark.parametrize('at_once', [
     pytest.param(1, marks=pytest.mark.full), 3])
 def test_a_bug_is_told_as_one_with_its_traceback(
@@ -137,40 +113,6 @@ def test_a_bug_is_told_as_one_with_its_traceback(
   said = capsys.readouterr().err
   assert f'{tmp_path}/s1: internal error' in said
   assert said.count('Traceback') == 1 and 'in broken' in said
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('at_once, spoilt', [(1, 1), (3, 1), (3, 0)])
-def test_one_that_fails_ends_no_other(
-    mini_data, tmp_path, capsys, at_once, spoilt):
-  runs = [small.experiment(_config(mini_data, seed), tmp_path / f's{seed}')
-          for seed in range(3)]
-  (tmp_path / f's{spoilt}').mkdir()
-  (tmp_path / f's{spoilt}/env.json').write_text('damaged')
-  results = []
-  with pytest.raises(UserError, match=f's{spoilt}/env.json'):
-    for _, result in train.train_many(runs, at_once=at_once):
-      results.append(result.status)
-  assert results == ['ok', 'ok']
-  assert f'{tmp_path}/s{spoilt}: ' in capsys.readouterr().err
-
-
-@pytest.mark.full
-def test_a_run_begun_in_another_dtype_lends_it_to_no_other(
-    mini_data, tmp_path, monkeypatch, alone):
-  """Each run keeps its own dtype; all share the hashes of the files read."""
-  asked = []
-  monkeypatch.setattr(provenance, 'of_files', lambda *run: asked.append(
-      run) or {'git_commit': None, 'git_dirty': None})
-  runs = [small.experiment(_config(mini_data, seed), tmp_path / f's{seed}')
-          for seed in range(2)]
-  (tmp_path / 's0').mkdir()
-  (tmp_path / 's0/env.json').write_text(
-      '{"dtype": "bfloat16", "data_fingerprint": ""}')
-  dtypes = {run.config.seed: result.dtype for run, result in
-            train.train_many(runs, at_once=1)}
-  assert dtypes == {0: 'bfloat16', 1: 'float32'} and len(asked) == 1
-  assert _lines(tmp_path / 's1') == _lines(alone[0])
 
 
 @pytest.mark.full
@@ -203,11 +145,3 @@ def test_each_run_gets_the_minutes_that_are_left(tmp_path, monkeypatch):
   assert len(list(train.train_many(
       runs, at_once=1, max_minutes=2))) == 3
   assert given == [2.0, 1.0]
-
-
-def test_no_minutes_begin_nothing(mini_data, tmp_path):
-  runs = [small.experiment(_config(mini_data, seed), tmp_path / f's{seed}')
-          for seed in range(2)]
-  assert [result for _, result in train.train_many(
-      runs, at_once=2, max_minutes=0)] == [None, None]
-  assert not list(tmp_path.iterdir())

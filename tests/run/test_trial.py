@@ -3,14 +3,12 @@
 import tempfile
 import types
 
-import numpy as np
 import pytest
 
 from lra.data import prepared
 from lra.run import scoring, trial
-from lra.run.trainer import Diverged, Trainer
-from tests.helpers import commands, same_run, tiny
-from tests.helpers.paths import ROOT
+from lra.run.trainer import Trainer
+from tests.helpers import same_run
 
 pytestmark = pytest.mark.usefixtures('quick_runs')
 
@@ -71,22 +69,6 @@ def test_the_estimate_is_the_time_of_all_that_a_run_does(
 def test_an_estimate_on_a_busy_machine_tells_so(waiting, busy):
   made = trial.Trial(1, 9, 1.0, 1.0, 1, 1, 1, 1.0, 2**30, 'cpu', waiting)
   assert ('50%' in str(made)) == busy
-  assert len(str(made).splitlines()) == 5 + busy
-
-
-@pytest.mark.full
-def test_a_run_without_validation_is_tried(mini_data, tmp_path, monkeypatch):
-  _timed(monkeypatch, 2, 3)
-  made = trial.measure(_experiment(
-      mini_data, tmp_path / 'run', include_val=True, select='last'))
-  assert made.validations == 0 and made.batch_seconds == 3
-
-
-@pytest.mark.full
-def test_a_loss_that_is_not_finite_ends_the_trial(mini_data, tmp_path):
-  with pytest.raises(Diverged):
-    trial.measure(_experiment(
-        mini_data, tmp_path / 'run', learning_rate=1e30))
 
 
 @pytest.mark.full
@@ -101,36 +83,3 @@ def test_the_batches_of_the_trial_have_long_and_short_examples(
   every = prepared.lengths(
       prepared.load('listops_mini', mini_data).splits['val'])
   assert taken[0].mean() == pytest.approx(every.mean(), rel=0.1)
-
-
-@pytest.mark.parametrize('task', [
-    'listops_mini', pytest.param('mqar', marks=pytest.mark.full)])
-def test_chosen_examples_are_those_of_the_split(task, mini_data):
-  split = prepared.load(task, mini_data).splits['val']
-  few = prepared.chosen(split, np.array([7, 2]))
-  assert list(few.labels) == [split.labels[7], split.labels[2]]
-  document = lambda s, i: s.document(
-      i if s.pairs is None else s.pairs[i, 0])
-  assert [document(few, i) for i in (0, 1)] == [
-      document(split, i) for i in (7, 2)]
-
-
-@pytest.mark.full
-def test_the_command_leaves_no_file(mini_data, tmp_path):
-  arguments = [f'--config={ROOT}/configs/simpletron.py:listops_mini',
-               *tiny.flags(**{'data_dir': mini_data}), '--compile_cache=',
-               '--trial']
-  done = commands.run('run_lra', *arguments, cwd=tmp_path)
-  assert done.returncode == 0, done.stderr
-  assert '10 of 4,000 steps' in done.stdout and not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize('flag', [
-    '--record', '--seeds=0-1', '--grid=train.steps=[1,2]', '--workdir=here',
-    '--log=csv', '--notest', '--max_minutes=0'])
-def test_flags_of_whole_runs_are_refused(flag, tmp_path):
-  done = commands.run(
-      'run_lra', f'--config={ROOT}/configs/simpletron.py:listops_mini',
-      '--trial', flag, cwd=tmp_path)
-  commands.assert_one_sentence(
-      done, '--trial', flag.partition('=')[0])

@@ -84,17 +84,6 @@ def test_rules_that_cannot_hold_are_named(rules, culprit):
     warm_start.choose(rules, arrays(a=(2,), b=(3,)), arrays(a=(2,), c=(4,)))
 
 
-@pytest.mark.parametrize('fields', [
-    dict(init_rules=(('a', 'a'),)),
-    dict(init_from='nowhere'), dict(init_from='configs/nowhere.py:listops'),
-    dict(init_from='.', init_rules=('a',)),
-    dict(init_from='.', init_rules=(('(', 'a'),)),
-    dict(init_from='.', init_rules=(('a', 3),))])
-def test_wrong_fields_are_refused(fields):
-  with pytest.raises(UserError, match='init|nowhere'):
-    small.experiment(config(**fields))
-
-
 def test_the_experiment_depends_on_the_source_and_not_on_its_place(
     finished, tmp_path):
   moved = shutil.copytree(finished, tmp_path / 'moved')

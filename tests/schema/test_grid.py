@@ -60,12 +60,3 @@ def test_many_values_are_counted_without_being_combined():
   assert grid.count(changes) == 3000 ** 4
   with pytest.raises(UserError, match='^81,000,000,000,000 runs .--grid'):
     grid.check_count(grid.count(changes), '--grid')
-
-
-def test_a_backslash_at_the_end_is_itself():
-  assert grid.words('a b\\') == ['a', 'b\\']
-
-
-def test_brackets_that_do_not_enclose_the_whole_are_refused():
-  with pytest.raises(UserError, match='has a ]'):
-    grid.values('a=[1],[2]')

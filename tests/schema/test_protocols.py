@@ -33,10 +33,6 @@ def test_what_is_as_the_protocol_says_is_not_changed(claimed):
   assert compared(800, claimed) == claimed
 
 
-def test_a_setting_that_the_protocol_of_today_has_is_none():
-  assert compared(800, {'train.steps': 4000}) == {}
-
-
 def test_of_the_arguments_of_a_mixer_the_record_decides():
   assert compared(800, {'model.window': 8}) == {'model.window': 8}
   assert compared(300, {'model.window': 8}) == {

@@ -8,8 +8,7 @@ import pytest
 
 from lra.board import frame
 from lra.board.tables import lines
-from lra.cli import repeat
-from lra.core import bits, paths
+from lra.core import bits
 from lra.schema import identity, result
 from tests.helpers import scored
 
@@ -81,22 +80,6 @@ def test_seeds_that_share_some_scores_are_seeds(place, scores):
   assert len(row.row.runs) == 2 and not left_out
 
 
-def test_a_copy_without_the_kept_answers_is_one(place):
-  kept = {'loss': 0.5, 'correct': bits.pack([True] * 130 + [False] * 70)}
-  place.put('a.json', 0, scores=kept)
-  place.put('b.json', 1, scores={'loss': 0.5})
-  assert list(place.load()[1]) == ['runs/b.json']
-
-
-def test_runs_that_were_not_tested_are_no_copies(place):
-  for seed in (0, 1):
-    place.put(f'{seed}.json', seed, status='diverged')
-    path = place.folder / f'{seed}.json'
-    path.write_text(json.dumps(json.loads(path.read_text()) | {'test': None}))
-  (row,), left_out = place.load()
-  assert len(row.row.runs) == 2 and not left_out
-
-
 @pytest.mark.parametrize('field', FITTED)
 def test_seeds_that_were_fitted_to_other_machines_share_a_row(place, field):
   place.put('', 0)
@@ -159,14 +142,3 @@ def test_of_a_repeated_seed_one_that_ended_is_shown(place, status, is_first):
   place.put('', 0, fits[0], status=status)
   (row,), _ = place.load()
   assert (row.row.runs[0].status == status) == is_first
-
-
-def test_the_command_of_a_fitted_run_says_how():
-  path = next((paths.PACKAGED / 'runs/listops').glob('simpletron-*'))
-  run = result.read(path)
-  config = copy.deepcopy(run.config)
-  config['train'] |= {'microbatch_size': 1, 'log_every': 7}
-  command = repeat.command(run.model_copy(update={'config': config}))
-  assert '--config.train.microbatch_size=1' in command
-  assert '--config.train.log_every=7' in command
-  assert not set(identity.experiment(run.config)) & set(FITTED)

@@ -66,11 +66,6 @@ def whole(mini_data, tmp_path_factory):
   return folder
 
 
-def test_nothing_is_drawn_where_no_terminal_is(whole):
-  shown = (whole / 'stderr').read_text()
-  assert '100%' in shown and '\x1b' not in shown
-
-
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL])
 def test_what_was_ended_goes_on_to_the_same_end(
     mini_data, tmp_path, whole, number):
@@ -94,13 +89,3 @@ def test_what_was_ended_goes_on_to_the_same_end(
   assert code == 0, errors
   assert _logs(tmp_path) == _logs(whole)
   assert _scores(tmp_path) == _scores(whole)
-
-
-def test_ctrl_c_twice_is_an_end_without_a_traceback(mini_data, tmp_path):
-  process = _start(tmp_path, mini_data, steps=10**6)
-  _wait_for_two(tmp_path, process, 3)
-  process.send_signal(signal.SIGINT)
-  process.send_signal(signal.SIGINT)
-  code, _, errors = end(process)
-  # The code is 130 if the second Ctrl-C came before the end of a step.
-  assert code in (execute.EXIT['stopped'], 130), errors
