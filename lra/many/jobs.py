@@ -113,15 +113,10 @@ def check(executor: str) -> None:
 def submit(folder: pathlib.Path, parts: Sequence[Sequence[str]], *,
            at_once: int, cpus: int | None = None, gpus: int = 0,
            partition: str | None = None, hours: float) -> None:
-  """Submits a job of Slurm for each part.
+  """Submits a job of Slurm for each part, the arguments of run_lra.py.
 
-  Args:
-    folder: folder of the jobs' logs; every node must see it.
-    parts: arguments of run_lra.py for each job.
-    at_once: number of jobs that run at the same time.
-    cpus, gpus: CPU cores and GPUs of a job.
-    partition: partition of the cluster; None for its default.
-    hours: time limit of a job; after that it is queued again.
+  Every node must see the `folder` of logs. `at_once` jobs run at the same time,
+  each with `cpus` and `gpus`, and are queued again after so many hours.
 
   Raises:
     UserError: Slurm refuses them.
@@ -160,19 +155,12 @@ def _executor(folder, cluster, **more):
 def here(folder: pathlib.Path, parts: Sequence[Sequence[str]],
          show: Callable[[], object], *, cpus: int | None = None,
          gpus: int = 0) -> list[int]:
-  """Runs a job of this machine for each part, all at once.
+  """Runs a job of this machine for each part, all at once; returns exit codes.
 
   The jobs ignore the signals of the terminal. They stop, with checkpoints, once
-  this process gets one or ends.
-
-  Args:
-    folder: folder of the jobs' logs, which get a folder of their own in it.
-    parts: arguments of run_lra.py for each job.
-    show: called every 0.2 seconds.
-    cpus, gpus: see `share`.
-
-  Returns:
-    The exit codes of the jobs.
+  this process gets one or ends. Their logs get a folder of their own in
+  `folder`. `show` is called every 0.2 seconds; for `cpus` and `gpus` see
+  `share`.
   """
   folder.mkdir(parents=True, exist_ok=True)
   with files.lock_file(folder / _LOCK) as lock:
@@ -190,16 +178,10 @@ def here(folder: pathlib.Path, parts: Sequence[Sequence[str]],
     while not (signals.reason() or all([job.done() for job in jobs])):
       show()
       time.sleep(0.2)
-  codes = [_code(job) for job in jobs]
+  codes = [BUG if job.exception() else job.result() for job in jobs]
   if signals.reason():
     say('The jobs have stopped: the same command resumes them.')
   return codes
-
-
-def _code(job):
-  """Waits for a job; returns its exit code, BUG if it was killed."""
-  error = job.exception()
-  return BUG if error else job.result()
 
 
 def share(index: int, cpus: int | None, gpus: int) -> dict[str, Any]:
