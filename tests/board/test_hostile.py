@@ -202,19 +202,13 @@ def _spoil_all(place, value):
       place.put(spoilt(RUN, path, is_name, value))
 
 
-@pytest.mark.every(4)
-@pytest.mark.parametrize('text', TEXTS.values(), ids=TEXTS)
-def test_hostile_text_in_each_field_in_turn(place, text):
-  _spoil_all(place, text)
+@pytest.mark.every(6)
+@pytest.mark.parametrize(
+    'value', [*TEXTS.values(), *VALUES.values()], ids=[*TEXTS, *VALUES])
+def test_a_hostile_value_in_each_field_in_turn(place, value):
+  _spoil_all(place, value)
   page, _ = place.check(place.render())
   assert place.number > 80 and 'records are left out' in page
-
-
-@pytest.mark.every(5)
-@pytest.mark.parametrize('value', VALUES.values(), ids=VALUES)
-def test_hostile_values_in_each_field_in_turn(place, value):
-  _spoil_all(place, value)
-  place.check(place.render())
 
 
 DRAWN = ('script', 'controls', 'math', 'marked', 'long', 'lines')
@@ -249,7 +243,7 @@ def test_hostile_text_in_all_free_fields_is_shown_as_it_is(place, name):
     '../../../../x/evil', '/evil', 'a/b', 'a\\b', '..', '.', 'a.json',
     'Model', 'm\n', 'm ', 'ä', 'a' * 65, '', '%2e%2e', 'a\0b', '~', '$HOME'])
 @pytest.mark.parametrize('field', ['model', 'protocol', 'task'])
-def test_no_name_leads_out_of_the_folder(tmp_path, field, name):
+def test_no_name_leads_out_of_the_folder(field, name):
   run = copy.deepcopy(RUN) | {field: name}
   if field == 'model':
     run['config']['model']['name'] = name
@@ -257,16 +251,6 @@ def test_no_name_leads_out_of_the_folder(tmp_path, field, name):
     run['config'][field] = name
   with pytest.raises(UserError, match=f"field '{field}'"):
     result.validate(run)
-  path = tmp_path / 'result.json'
-  path.write_text(json.dumps(run))
-  with pytest.raises(UserError, match=f"field '{field}'"):
-    result.read(path)
-
-
-def test_a_record_lies_in_the_folder_of_its_task():
-  run = result.validate(RUN)
-  assert run.record_path.parent == pathlib.Path('text_mini')
-  assert run.record_path.name.startswith('transformer-')
 
 
 @pytest.mark.every(3)
