@@ -42,12 +42,6 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
   The gradient of lightning's norm between kernel and output projection reads
   the output once more, 1. Parameters are float32. They are read once in each
   pass, and their gradients are written once.
-
-  Args:
-    name: one of `MODELS`.
-    direction: one of `PASSES`: 'forward', or 'both' passes.
-    width: D = H Dh.
-    batch, length: B and L.
   """
   tensor = 2 * batch * length * width
   projected = name != 'simpletron'
@@ -62,9 +56,8 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
 def function(mixer, direction: str):
   """Returns the function that a layer computes in a direction.
 
-  Returns:
-    'forward': (params, x, mask) -> y. 'both': (params, x, mask, dy) -> (y,
-    gradients of params, gradient of x).
+  'forward': (params, x, mask) -> y. 'both': (params, x, mask, dy) -> (y,
+  gradients of params, gradient of x).
   """
   def forward(params, x, mask):
     return mixer.apply(params, x, mask, train=True)
@@ -79,18 +72,9 @@ def function(mixer, direction: str):
 def program(name: str, direction: str, heads: int, head_width: int,
             target: str, kernel: str = 'auto', *, batch: int = BATCH,
             length: int = LENGTH):
-  """Compiles the layer of a model, in bfloat16, with a mask.
+  """Compiles the layer of a model for a target, in bfloat16, with a mask.
 
-  Args:
-    name: one of `MODELS`.
-    direction: 'forward', or 'both': also the gradients of x and parameters.
-    heads, head_width: H and Dh.
-    target: one of `tests.helpers.aot.TARGETS`.
-    kernel: the kernel of the mixer.
-    batch, length: B and L.
-
-  Raises:
-    aot.Unavailable: the target's compiler is not installed.
+  With the direction 'both', it has the gradients of x and the parameters too.
   """
   width = heads * head_width
   mixer = models.mixer(name)(
@@ -113,15 +97,9 @@ def row_major(x, device) -> Format:
 
 
 def compiled(run, arguments, device, platform: str):
-  """Compiles a layer with row-major arguments and results.
+  """Compiles a layer's `function` with row-major arguments and results.
 
   It makes all programs whose bytes are counted or which are timed.
-
-  Args:
-    run: a function from `function`.
-    arguments: its arguments, a tree of arrays or of jax.ShapeDtypeStruct.
-    device: the device to compile for.
-    platform: its platform, 'cpu', 'gpu' or 'tpu'.
   """
   arguments = jax.tree.map(
       lambda x: jax.ShapeDtypeStruct(
@@ -134,15 +112,9 @@ def compiled(run, arguments, device, platform: str):
 
 def counted(text: str, name: str, direction: str, width: int, *,
             batch: int = BATCH, length: int = LENGTH) -> dict:
-  """Counts the bytes and launches of a compiled layer in bfloat16.
+  """Counts the bytes and launches in the text of a layer compiled in bfloat16.
 
-  Args:
-    text: the text of the program.
-    name, direction, width, batch, length: as in `floor`.
-
-  Returns:
-    'moved': bytes; 'ratio': bytes divided by `floor`; 'launches': number of
-    kernels launched.
+  `ratio` is bytes divided by `floor`.
   """
   tensor = 2 * batch * length * width
   moved, launches = hlo.count(text, packed=3 * tensor)
@@ -154,10 +126,8 @@ def measure(name: str, direction: str, heads: int, head_width: int,
             target: str, kernel: str = 'auto') -> dict:
   """Counts the bytes that a compiled layer moves; arguments as in `program`.
 
-  Returns:
-    The fields of `counted`, and two more. 'tensors': bytes moved, in units of
-    T. 'copies': descriptions of operations that only move data, of the size of
-    an operand or more.
+  Beside the fields of `counted` are `tensors`, bytes moved in units of T, and
+  `copies`, operations that only move data of the size of an operand or more.
   """
   text = program(name, direction, heads, head_width, target, kernel).as_text()
   width = heads * head_width
@@ -175,20 +145,12 @@ def main(argv: Sequence[str]) -> None:
 
 def lines(targets: list[str]) -> list[str]:
   """Returns lines of Markdown: each layer with its own kernel and in plain XLA.
-
-  Args:
-    targets: names in `tests.helpers.aot.TARGETS`.
   """
   found, reasons = aot.available(targets)
   rows = [_row(target, name, direction, *heads) for target in found
           for name in MODELS for heads in HEADS for direction in PASSES]
   head = ['target', 'layer', 'H x Dh', 'pass', 'moved / T', 'floor / T',
           'moved / floor', 'copies', 'launches', 'XLA: moved / T', 'copies']
-  return [*heading(targets), table(head, rows), *reasons]
-
-
-def heading(targets: list[str]) -> list[str]:
-  """Returns the lines above the table, which describe it."""
   return [
       '# Bytes that layers move', '',
       f'bfloat16, B {BATCH}, L {LENGTH:,}, D = H Dh, with a mask. T is the '
@@ -198,7 +160,8 @@ def heading(targets: list[str]) -> list[str]:
       'its operands and writes its results once. Compilers for TPUs may keep '
       'an array in on-chip memory between two parts, which is not counted: '
       'moved can then be below the floor. Written by '
-      f'`python -m tools layers {",".join(targets)}`.', '']
+      f'`python -m tools layers {",".join(targets)}`.', '',
+      table(head, rows), *reasons]
 
 
 def _row(target, name, direction, heads, head_width):

@@ -70,15 +70,9 @@ def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
   """Runs stages and writes the record after each measurement; returns it.
 
   A stage that fails leaves its error in the record, and the next one runs.
-
-  Args:
-    path: the JSON file. Results of stages that are not run again are kept. An
-      interrupted stage resumes if the commit and the packages are the same.
-    stages: names in `STAGES`.
-    sizes: `LARGE` or `SMALL`; by default `SMALL` on a CPU.
-
-  Raises:
-    UserError: the file is of another device.
+  Results of stages that are not run again are kept. An interrupted stage
+  resumes if the commit and the packages are the same. The default `sizes` are
+  `SMALL` on a CPU, else `LARGE`.
   """
   if sizes is None:
     sizes = SMALL if jax.default_backend() == 'cpu' else LARGE

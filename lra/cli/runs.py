@@ -98,7 +98,7 @@ def _check(args):
 
 def main(args) -> int:
   _check(args)
-  from lra.many import execute, processes, status
+  from lra.many import execute, plan, processes, status
   from lra.many import runs as runs_lib
   from lra.run import writers
   options = execute.Options(
@@ -131,7 +131,10 @@ def main(args) -> int:
       return 0
     runs = found
   if args.plan:
-    _plan(args, runs, records)
+    print(f'The plan of {args.file}:', flush=True)
+    print(plan.table(
+        plan.of_units(runs_lib.units(runs), plan.estimator(
+            runs, args.results_dir, records)), args.max_minutes))
     return 0
   execute.warn_of_edits((run.folder, run.result()[0]) for run in runs)
   if args.status:
@@ -140,22 +143,10 @@ def main(args) -> int:
   return _train(args, whole, runs, options)
 
 
-def _plan(args, runs, records):
-  from lra.many import plan
-  from lra.many import runs as runs_lib
-  print(f'The plan of {args.file}:', flush=True)
-  print(plan.table(
-      plan.of_units(runs_lib.units(runs), plan.estimator(
-          runs, args.results_dir, records)), args.max_minutes))
-
-
 def _train(args, whole, runs, options):
   """Trains runs in processes or jobs; returns the exit code.
 
   With Slurm it returns 0 once the jobs are queued.
-
-  Raises:
-    UserError: runs have failed for reasons that a user can correct.
   """
   from lra.board import publish
   from lra.many import choose, plan, processes, status, study

@@ -120,16 +120,6 @@ def test_a_stop_decides_whatever_else_has_failed(mini_data, tmp_path):
 
 
 @pytest.mark.full
-def test_a_start_that_comes_to_no_end_says_so(mini_data, tmp_path):
-  done = commands.run(
-      'run_lra', f'--config={ROOT}/configs/simpletron.py:listops_mini',
-      *tiny.flags(**{'data_dir': mini_data}), '--norecord', '--max_minutes=0',
-      '--compile_cache=', cwd=tmp_path)
-  assert done.returncode == 75
-  assert '--max_minutes' in done.stderr
-
-
-@pytest.mark.full
 @pytest.mark.parametrize('environment, arguments, words', [
     ({'TFDS_DATA_DIR': 'd\udcff'}, [MINI], ['d\\udcff', 'not UTF-8']),
     ({}, [MINI, '--workdir=a\udcff'], ['a\\udcff', 'not UTF-8']),
