@@ -70,8 +70,7 @@ def function(mixer, direction: str):
 
 
 def program(name: str, direction: str, heads: int, head_width: int,
-            target: str, kernel: str = 'auto', *, batch: int = BATCH,
-            length: int = LENGTH):
+            target: str, kernel: str = 'auto'):
   """Compiles the layer of a model for a target, in bfloat16, with a mask.
 
   With the direction 'both', it has the gradients of x and the parameters too.
@@ -79,8 +78,8 @@ def program(name: str, direction: str, heads: int, head_width: int,
   width = heads * head_width
   mixer = models.mixer(name)(
       num_heads=heads, qkv_width=width, kernel=kernel, dtype=jnp.bfloat16)
-  x = jax.ShapeDtypeStruct((batch, length, width), jnp.bfloat16)
-  mask = jax.ShapeDtypeStruct((batch, length), bool)
+  x = jax.ShapeDtypeStruct((BATCH, LENGTH, width), jnp.bfloat16)
+  mask = jax.ShapeDtypeStruct((BATCH, LENGTH), bool)
 
   with kernels.target(aot.platform(target)), aot.lowering(target):
     params = jax.eval_shape(functools.partial(mixer.init, train=False),
@@ -110,31 +109,20 @@ def compiled(run, arguments, device, platform: str):
       compiler_options=aot.OPTIONS.get(platform, {}))
 
 
-def counted(text: str, name: str, direction: str, width: int, *,
-            batch: int = BATCH, length: int = LENGTH) -> dict:
-  """Counts the bytes and launches in the text of a layer compiled in bfloat16.
-
-  `ratio` is bytes divided by `floor`.
-  """
-  tensor = 2 * batch * length * width
-  moved, launches = hlo.count(text, packed=3 * tensor)
-  least = floor(name, direction, width, batch=batch, length=length)
-  return {'moved': moved, 'ratio': moved / least, 'launches': launches}
-
-
 def measure(name: str, direction: str, heads: int, head_width: int,
             target: str, kernel: str = 'auto') -> dict:
-  """Counts the bytes that a compiled layer moves; arguments as in `program`.
+  """Counts what a compiled layer moves and launches; arguments as in `program`.
 
-  Beside the fields of `counted` are `tensors`, bytes moved in units of T, and
-  `copies`, operations that only move data of the size of an operand or more.
+  'tensors' are bytes moved in units of T, 'ratio' these bytes divided by
+  `floor`, 'copies' operations that only move data of the size of an operand or
+  more.
   """
   text = program(name, direction, heads, head_width, target, kernel).as_text()
   width = heads * head_width
   tensor = 2 * BATCH * LENGTH * width
-  found = counted(text, name, direction, width)
-  return {**found, 'tensors': found['moved'] / tensor,
-          'copies': hlo.copies(text, tensor)}
+  moved, launches = hlo.count(text, packed=3 * tensor)
+  return {'ratio': moved / floor(name, direction, width), 'launches': launches,
+          'tensors': moved / tensor, 'copies': hlo.copies(text, tensor)}
 
 
 def main(argv: Sequence[str]) -> None:

@@ -160,8 +160,7 @@ def tested(runs: Sequence[Result]) -> str:
 
 def of_unit(unit: Unit, so_far: Mapping[Run, float | None]
             ) -> tuple[Setting, str]:
-  """Returns the runs of the best setting of a unit with several, and it in
-  words.
+  """Returns the runs of the best setting of a unit, and a text that names it.
 
   The runs are () while a run has not ended; the text is '' while no run has a
   score. `so_far` has the best validation accuracy of each run up to now.

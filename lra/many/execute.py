@@ -249,7 +249,7 @@ def _shown(path):
 
 
 def finished(run, tested: bool) -> Result | None:
-  """Returns the result of a run that has ended (if `tested`, with its test), or
+  """Returns the result of a run that has ended, with its test if `tested`, or
   None.
 
   Only the leader reads it: in a shared folder another machine may see the file

@@ -16,6 +16,7 @@ from lra.cli import repeat
 from lra.core import paths
 from lra.core.errors import UserError
 from lra.schema import result
+from tests.helpers import page as page_helper
 
 _DATA = pathlib.Path(__file__).parent / 'data'
 FLOORS = json.loads((_DATA / 'floors.json').read_text())
@@ -130,64 +131,51 @@ class Page(html.parser.HTMLParser):
             r'(\.\./)*(lra/results/)?figures/\w+\.svg$', value)
 
 
-class Place:
+class Place(page_helper.Place):
   """A leaderboard of three valid records, to which tests add hostile ones."""
 
   def __init__(self, folder):
-    self.folder = folder
-    self.place = publish.Place(
-        folder / 'results', folder / 'results/page.md', repeat.command)
-    self.runs, self.baselines = (
-        self.place.results / name for name in ('runs', 'floors'))
+    super().__init__(folder / 'results', floors=[FLOORS])
+    self.csv.unlink()
+    self.speeds.unlink()
+    self.page = self.folder / 'page.md'
     self.number = 0
-    self.put(RUN)
-    for model in ('local', 'linformer'):
+    for model in ('transformer', 'local', 'linformer'):
       config = {**RUN['config'], 'model': {'name': model}}
-      self.put({**RUN, 'model': model, 'config': config})
-    self.baselines.mkdir()
-    (self.baselines / 'text_mini.json').write_text(json.dumps(FLOORS))
+      self.add({**RUN, 'model': model, 'config': config})
 
-  def put(self, record):
-    """Writes a record and returns its path; seed 0 becomes an unused seed."""
+  def add(self, record):
+    """Writes a record; seed 0 becomes an unused seed."""
     if isinstance(record, dict) and record.get('seed') == 0:
       record = copy.deepcopy(record) | {'seed': self.number}
       if isinstance(record.get('config'), dict):
         record['config']['seed'] = self.number
-    path = self.runs / f'{self.number}.json'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record))
+    self.put(record, f'{self.number}.json')
     self.number += 1
-    return path
 
   def make(self):
     """Writes and checks pages and figures; returns their text and `Page`."""
-    publish.regenerate(self.place)
-    made = self.check(''.join(path.read_text('utf-8') for path in (
-        self.place.page, *self.place.details.glob('*.md'))))
-    self.check_figures()
-    assert [p.name for p in self.folder.iterdir()] == ['results']
-    return made
+    publish.regenerate(self.place(repeat.command))
+    for path in self.figures.iterdir():
+      assert path.name == 'text_mini_accuracy.svg'
+      for element in ET.fromstring(path.read_bytes()).iter():
+        tag = element.tag.split('}')[-1]
+        assert tag not in ('script', 'image', 'foreignObject', 'a')
+        assert not any(name.startswith('on') for name in element.attrib)
+    assert [p.name for p in self.folder.parent.iterdir()] == ['results']
+    return self.check(''.join(path.read_text('utf-8') for path in (
+        self.page, *self.details.glob('*.md'))))
 
-  def render(self):
-    return '\n'.join(render.markdown(site.load(self.place)).values())
-
-  def check(self, text):
-    """Checks the text of a page; returns the text and its `Page`."""
+  def check(self, text=None):
+    """Checks the text of a page, by default of all; returns it and its `Page`.
+    """
+    text = self.render(repeat.command) if text is None else text
     page = Page(text)
     page.check()
     assert any(cell.startswith('transformer') for cell in page.text)
     commands = re.compile(r'(`+) ?python run_lra.*?\1 \|$', re.MULTILINE)
     assert '://evil' not in commands.sub('', text)
     return text, page
-
-  def check_figures(self):
-    figures = sorted((self.place.results / 'figures').iterdir())
-    assert [p.name for p in figures] == ['text_mini_accuracy.svg']
-    for path in figures:
-      for element in ET.fromstring(path.read_bytes()).iter():
-        tag = element.tag.split('}')[-1]
-        assert tag not in ('script', 'image', 'foreignObject', 'a')
-        assert not any(name.startswith('on') for name in element.attrib)
 
 
 @pytest.fixture
@@ -199,7 +187,7 @@ def _spoil_all(place, value):
   """Adds copies of RUN, each with `value` in place of another value or name."""
   for path, is_name in leaves(RUN):
     if 'confusion' not in path[:-1]:
-      place.put(spoilt(RUN, path, is_name, value))
+      place.add(spoilt(RUN, path, is_name, value))
 
 
 @pytest.mark.every(6)
@@ -207,7 +195,7 @@ def _spoil_all(place, value):
     'value', [*TEXTS.values(), *VALUES.values()], ids=[*TEXTS, *VALUES])
 def test_a_hostile_value_in_each_field_in_turn(place, value):
   _spoil_all(place, value)
-  page, _ = place.check(place.render())
+  page, _ = place.check()
   assert place.number > 80 and 'records are left out' in page
 
 
@@ -225,14 +213,14 @@ def test_hostile_text_in_all_free_fields_is_shown_as_it_is(place, name):
   run['config'] |= {text: text, 'encoder': {
       'pooling': text, 'head': text, text: {text: text}}}
   run['config']['model'] |= {'name': 'transformer', text: text}
-  place.put(run)
+  place.add(run)
   run['config'][text] = 'another'
-  place.put(run)
+  place.add(run)
   floors = copy.deepcopy(FLOORS)
   floors['fingerprint'] = text
   floors['floors'] = {text: {'accuracy': 0.5, 'how': text}}
   (place.baselines / 'text_mini.json').write_text(json.dumps(floors))
-  page, shown = place.make() if name in DRAWN else place.check(place.render())
+  page, shown = place.make() if name in DRAWN else place.check()
   assert 'left out' not in page
   if name in ('script', 'image', 'details', 'entity', 'link', 'cells', 'math',
               'marks', 'address', 'code', 'path'):

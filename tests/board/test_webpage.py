@@ -21,13 +21,8 @@ MORE = [make('simpletron', task='mqar', test=scored.of(
 
 @pytest.fixture
 def no_charts(monkeypatch):
-  """Replaces each figure by a text of its data."""
-  def seen(data):
-    return ([seen(part) for part in data] if isinstance(data, list | tuple)
-            else getattr(data, 'accuracy', data))
   for name in ('dots', 'cloud', 'bars'):
-    monkeypatch.setattr(
-        charts, name, lambda *data, **_: repr(seen(data)).encode())
+    monkeypatch.setattr(charts, name, lambda *_, name=name, **__: name.encode())
 
 
 class Page(html.parser.HTMLParser):
@@ -165,35 +160,6 @@ def test_what_records_say_is_text(tmp_path):
         ('https://arxiv.org/abs/', '../runs/'))
     assert name != 'src' or value.startswith('data:image/svg+xml;base64,')
   assert not re.search(r'url\(|@import|http-equiv', text)
-
-
-def test_one_other_score_changes_its_row_and_figure_only(tmp_path):
-  runs = [*RUNS[:2], make('local', right=120), make('simpletron', right=100),
-          *MORE]
-  other = copy.deepcopy(runs)
-  other[2] = make('local', right=121)
-  texts = [write(Place(tmp_path / name, made))
-           for name, made in (('a', runs), ('b', other))]
-  pages = list(map(Page, texts))
-  changed, cells = set(), 0
-  for (head, rows), (head_b, rows_b) in zip(
-      *(page.tables for page in pages), strict=True):
-    assert head == head_b
-    for row, row_b in zip(rows, rows_b, strict=True):
-      for name, cell, cell_b in zip(head, row[0], row_b[0], strict=True):
-        if cell != cell_b:
-          changed.add((row[1].get('data-model'), name))
-          cells += 1
-  assert changed == {('local', name) for name in (
-      'Text mini', 'accuracy %', '95% interval', 'above baseline', 'best %',
-      'macro recall %', 'macro F1 %')}
-  assert pages[0].files == pages[1].files
-  differ = [a != b for a, b in zip(
-      pages[0].figures, pages[1].figures, strict=True)]
-  # Accuracy and speed of the task differ, the overview and the profiles do not.
-  assert sum(differ) == 2 and len(differ) == 4
-  lines = [text.splitlines() for text in texts]
-  assert cells + 2 == sum(a != b for a, b in zip(*lines, strict=True))
 
 
 def test_rows_say_what_filters_ask_for(tmp_path):

@@ -82,9 +82,7 @@ def test_a_wrong_argument_is_named(given, named):
     main.main(given.split())
 
 
-@pytest.mark.parametrize('folder', ['/', '//', '/tmp/..', 'link'])
-def test_the_root_folder_is_no_run_directory(folder, tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  (tmp_path / 'link').symlink_to('/')
+@pytest.mark.parametrize('folder', ['/', '/tmp/..'])
+def test_the_root_folder_is_no_run_directory(folder):
   with flagsaver.flagsaver(), pytest.raises(UserError, match='root folder'):
     train.parse(['--config=simpletron:text', f'--workdir={folder}'])

@@ -4,11 +4,8 @@ import copy
 import importlib.util
 import json
 import math
-import os
 import statistics
-import subprocess
 import sys
-import time
 
 import pytest
 from absl.testing import flagsaver
@@ -158,9 +155,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path, monkeypatch):
-  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
-  monkeypatch.chdir(tmp_path)
+def runs(here, monkeypatch):
   made = Runs()
   monkeypatch.setattr(train, 'train', made.train)
   monkeypatch.setattr(publish, 'check', lambda *_: None)
@@ -278,37 +273,17 @@ def test_bad_flags_are_named(arguments, word):
            *arguments])
 
 
-def _start(folder, data_dir, cache):
-  folder.mkdir(exist_ok=True)
-  return subprocess.Popen(
-      [sys.executable, str(ROOT / 'run_lra.py'),
-       f'--config={ROOT}/configs/simpletron.py:listops_mini',
-       *tiny.flags(**{'data_dir': data_dir, 'train.steps': 30,
-                      'train.eval_every': 10, 'train.warmup_steps': 0}),
-       '--search=optuna', '--trials=7', f'--space={SPACE}', '--seeds=0-1',
-       '--record', '--results_dir=results', f'--compile_cache={cache}'],
-      cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
-
-
 @pytest.mark.full
-def test_kill_9_and_restart_give_the_same_choice(mini_data, tmp_path):
+def test_kill_9_and_restart_give_the_same_choice(mini_data, broken_and_whole):
   """One kill comes in the second trial, one in the sixth."""
-  whole, broken = tmp_path / 'whole', tmp_path / 'broken'
-  process = _start(whole, mini_data, tmp_path / 'xla')
-  out, errors = process.communicate()
-  assert process.returncode == 0, errors
-  for logs in (2, 6):
-    process = _start(broken, mini_data, tmp_path / 'xla')
-    while len(list(broken.glob('runs/*/*/*/metrics.jsonl'))) < logs:
-      assert process.poll() is None
-      time.sleep(0.01)
-    process.kill()
-    process.communicate()
-  process = _start(broken, mini_data, tmp_path / 'xla')
-  again, errors = process.communicate()
-  assert process.returncode == 0, errors
-  assert [x for x in again.splitlines() if 'trials]' in x] == [
-      x for x in out.splitlines() if 'trials]' in x] != []
+  broken, whole, ends = broken_and_whole(
+      ['--config=configs/simpletron.py:listops_mini', *tiny.flags(**{
+          'data_dir': mini_data, 'train.steps': 30, 'train.eval_every': 10,
+          'train.warmup_steps': 0}), '--search=optuna', '--trials=7',
+       f'--space={SPACE}', '--seeds=0-1'], [2, 6])
+  assert [code for code, *_ in ends] == [0, 0], ends
+  again, out = ([x for x in out.splitlines() if 'trials]' in x]
+                for _, out, _ in ends)
+  assert again == out != []
   assert same_run.records(broken) == same_run.records(whole)
   assert len(same_run.records(whole)) == 2

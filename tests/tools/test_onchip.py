@@ -104,14 +104,14 @@ def test_nothing_runs_while_something_compiles(tmp_path, monkeypatch):
 def test_a_stage_of_another_version_is_measured_again(tmp_path, monkeypatch):
   path, asked = tmp_path / 'here.json', []
   monkeypatch.setattr(
-      onchip, '_races', lambda _, before, save: asked.append(before) or {})
+      onchip, '_kernels', lambda _, before, save: asked.append(before) or {})
   for commit, end in (('a', {}), ('a', {'ended': 'x'}), ('b', {'ended': 'x'})):
     monkeypatch.setattr(
         onchip.machine, 'git_state', lambda commit=commit: {'git': commit})
-    record = onchip.run(path, ('races',), TINY)
-    record['races'] |= {'rows': [commit], **end}
+    record = onchip.run(path, ('kernels',), TINY)
+    record['kernels'] |= {'rows': [commit], **end}
     path.write_text(json.dumps(record))
-  onchip.run(path, ('races',), TINY)
+  onchip.run(path, ('kernels',), TINY)
   assert asked == [{}, {}, {}, {'rows': ['b']}]
 
 
