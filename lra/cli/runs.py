@@ -10,6 +10,7 @@ resumes what was stopped. See docs/runs.md.
 import argparse
 import dataclasses
 import pathlib
+import signal
 import sys
 
 from lra.cli import arguments, board, command
@@ -72,7 +73,8 @@ def add_arguments(parser):
   jobs.add_argument('--hours', metavar='H', help='time limit of a job of '
                     'Slurm, 4 by default; then it is queued again and resumes',
                     type=arguments.number(float, 0.1, 10_000))
-  for name in ('--notest', '--hide_test'):  # for processes of this program
+  # For processes of this program.
+  for name in ('--notest', '--hide_test', '--until_eof'):
     parser.add_argument(name, action='store_true', help=argparse.SUPPRESS)
 
 
@@ -111,6 +113,8 @@ def main(args) -> int:
     command.use_compile_cache(args.compile_cache)
     return execute.train(runs_lib.experiments(flags), dataclasses.replace(
         options, test=not args.notest, show_test=not args.hide_test))
+  if args.until_eof:
+    processes.end_with_stdin(signal.SIGTERM)
   writers.check(options.log)
   if args.part is not None:
     runs_lib.part([], args.part)  # checks its form
@@ -208,9 +212,10 @@ def _submit(args, whole, runs, options):
   """
   from lra.many import jobs, processes, status
   from lra.many import runs as runs_lib
-  jobs.check(args.executor)
   pieces = len(runs_lib.pieces(whole))
   local = args.executor == 'local'
+  if not local:
+    jobs.check()
   count = min(args.jobs or 2, pieces) if local else pieces
   left = {run for unit in runs_lib.units(runs)
           for run in processes.unfinished(unit, options)}

@@ -219,14 +219,18 @@ def from_stdin() -> list[tuple[str, ...]]:
   except ValueError as e:
     raise UserError(f'Runs from stdin cannot be read ({e}): name a file '
                     'instead.') from e
+  end_with_stdin(signal.SIGKILL)
+  return found
 
+
+def end_with_stdin(number: int) -> None:
+  """Sends this process a signal once the other end of its stdin is closed."""
   def watch():
     while os.read(0, 1):
       pass
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), number)
 
   threading.Thread(target=watch, daemon=True).start()
-  return found
 
 
 def is_bug(code: int) -> bool:

@@ -1,7 +1,6 @@
 """Tests that hostile text in records cannot break the pages or figures."""
 
 import copy
-import html.parser
 import json
 import os
 import pathlib
@@ -80,33 +79,14 @@ def spoilt(record, path, is_name, value):
   return changed
 
 
-class Page(html.parser.HTMLParser):
-  """Parses a page as a browser does, into tags, attributes and text."""
+class Page(page_helper.Page):
+  """A page of Markdown, as a browser sees it."""
 
   def __init__(self, text):
-    super().__init__()
-    self.tags, self.attributes, self.open, self.text = set(), [], [], []
     parser = markdown_it.MarkdownIt('commonmark').enable(
         ['table', 'strikethrough'])
     parser.validateLink = lambda address: True  # else it hides bad links
-    self.feed(parser.render(text))
-    self.close()
-    assert not self.open
-
-  def handle_starttag(self, tag, attributes):
-    self.tags.add(tag)
-    self.attributes += attributes
-    self.open.append(tag)
-
-  def handle_endtag(self, tag):
-    assert self.open.pop() == tag
-
-  def handle_startendtag(self, tag, attributes):
-    self.handle_starttag(tag, attributes)
-    self.open.pop()
-
-  def handle_data(self, data):
-    self.text.append(data)
+    super().__init__(parser.render(text))
 
   def handle_comment(self, data):
     raise AssertionError(data)
@@ -119,7 +99,7 @@ class Page(html.parser.HTMLParser):
         'h1', 'h2', 'h3', 'p', 'table', 'thead', 'tbody', 'tr', 'th', 'td',
         'code', 'pre', 'em', 'strong', 'a', 'img', 'details', 'summary', 'ul',
         'li'}, self.tags
-    for name, value in self.attributes:
+    for _, name, value in self.attributes:
       assert name in ('href', 'src', 'alt', 'style'), name
       if name == 'href':
         assert re.match(r'https://arxiv\.org/abs/\d+\.\d+$|'

@@ -1,7 +1,6 @@
 """Tests that the HTML page has the Markdown page's tables and escapes text."""
 
 import copy
-import html.parser
 import json
 import re
 
@@ -10,10 +9,9 @@ import pytest
 
 from lra.board import charts
 from tests.helpers import commands, scored
-from tests.helpers.page import FLOORS, RUNS, Place, make
+from tests.helpers.page import FLOORS, RUNS, Page, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols', 'no_charts')
-VOID = ('meta', 'img', 'input', 'br', 'hr')
 EVIL = '<script>alert(1)</script>"\'><img src=x onerror=alert(1)> {{ 7 * 7 }} &'
 MORE = [make('simpletron', task='mqar', test=scored.of(
     [[int(i == j) for j in range(64)] for i in range(64)]), val=None)]
@@ -23,75 +21,6 @@ MORE = [make('simpletron', task='mqar', test=scored.of(
 def no_charts(monkeypatch):
   for name in ('dots', 'cloud', 'bars'):
     monkeypatch.setattr(charts, name, lambda *_, name=name, **__: name.encode())
-
-
-class Page(html.parser.HTMLParser):
-  """Parses a page as a browser does.
-
-  Attributes:
-    tables: (heading cells, rows); a row is (cells, attributes).
-    figures: addresses of the images.
-    files: file names of the records.
-    commands: commands that make the records again.
-  """
-
-  def __init__(self, text):
-    super().__init__()
-    self.open, self.tables, self.figures = [], [], []
-    self.files, self.commands, self.scripts = [], [], []
-    self.attributes, self.text = [], []
-    self._cell = self._body = None
-    self.feed(text)
-    self.close()
-    assert not self.open
-
-  def handle_starttag(self, tag, attributes):
-    attributes = dict(attributes)
-    self.attributes += [(tag, *item) for item in attributes.items()]
-    if tag not in VOID:
-      self.open.append((tag, attributes))
-    if tag == 'img':
-      self.figures.append(attributes['src'])
-    if tag == 'pre':
-      self.commands.append('')
-    if tag == 'table':
-      self.tables.append(([], []))
-    if tag == 'tbody':
-      self._body = attributes
-    if tag == 'tr' and 'tbody' in dict(self.open) and (
-        attributes.get('class') != 'records'):
-      self.tables[-1][1].append(([], self._body))
-    if tag in ('th', 'td') and 'colspan' not in attributes:
-      self._cell = []
-
-  def handle_startendtag(self, tag, attributes):
-    self.handle_starttag(tag, attributes)
-
-  def handle_endtag(self, tag):
-    assert self.open.pop()[0] == tag
-    if tag in ('th', 'td') and self._cell is not None:
-      cells = (self.tables[-1][0] if tag == 'th'
-               else self.tables[-1][1][-1][0])
-      cells.append(' '.join(''.join(self._cell).split()))
-      self._cell = None
-
-  def handle_data(self, data):
-    tag, attributes = self.open[-1] if self.open else ('', {})
-    if tag not in ('script', 'style'):
-      self.text.append(data)
-    if tag == 'script':
-      self.scripts.append(data)
-    if self._cell is not None:
-      self._cell.append(data)
-    if tag == 'code' and attributes.get('class') == 'file':
-      self.files.append(data)
-    if 'pre' in dict(self.open):
-      self.commands[-1] += data
-
-  def cells(self):
-    """Returns (heading, rows) of each table, as texts of the cells."""
-    return [(head, [cells for cells, _ in rows])
-            for head, rows in self.tables]
 
 
 def write(place, command=lambda run, seeds: f'python {run.model} {seeds}'):

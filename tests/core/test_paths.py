@@ -94,7 +94,7 @@ def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
     baselines._linear()
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(UserError, match=r"installed: pip install 'lra\[slurm\]'"):
-    jobs.check('slurm')
+    jobs.check()
   with pytest.raises(UserError, match=r"installed: pip install 'lra\[wandb\]'"):
     writers.check(['wandb'])
   monkeypatch.undo()

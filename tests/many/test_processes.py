@@ -252,7 +252,7 @@ def test_recorded_runs_are_left_out_on_request(recorded, capsys):
 
 def test_jobs_of_what_is_missing_are_parts_of_the_whole(recorded, monkeypatch):
   made = []
-  monkeypatch.setattr(jobs, 'check', lambda executor: None)
+  monkeypatch.setattr(jobs, 'check', lambda: None)
   monkeypatch.setattr(jobs, 'submit', lambda *of, **_: made.extend(of[1]))
   assert main.main(
       ['runs', *recorded, '--missing', '--executor=slurm', '--norecord']) == 0
