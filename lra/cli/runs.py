@@ -9,6 +9,7 @@ resumes what was stopped. See docs/runs.md.
 
 import argparse
 import dataclasses
+import functools
 import pathlib
 import signal
 import sys
@@ -142,7 +143,8 @@ def main(args) -> int:
     return 0
   execute.warn_of_edits((run.folder, run.result()[0]) for run in runs)
   if args.status:
-    status.show(runs, sys.stdout, records, whole)
+    status.show(functools.partial(status.standings, runs, records, whole),
+                sys.stdout)
     return 0
   return _train(args, whole, runs, options)
 
@@ -172,7 +174,7 @@ def _train(args, whole, runs, options):
         lambda run: estimate and estimate(run).compiling)
     made.train(runs)
     stopped, broken = made.stopped, made.broken
-  print(status.text(runs, whole=whole), flush=True)
+  print(status.text(*status.standings(runs, whole=whole)), flush=True)
   if runs[0].arm and (options.record or options.replace):
     study.publish(options.place)
   for unit in units:
@@ -234,8 +236,8 @@ def _submit(args, whole, runs, options):
                 partition=args.partition, hours=args.hours or 4)
     return None, set()
   with signals.later('once the jobs have stopped'):
-    codes = jobs.here(folder, said, status.Live(
-        runs, sys.stdout, whole=whole).draw, **how)
+    codes = jobs.here(folder, said, status.Live(functools.partial(
+        status.standings, runs, whole=whole), sys.stdout).draw, **how)
   broken = {run for code, made in zip(codes, parts.values(), strict=True)
             if processes.is_bug(code) for run in made}
   return bool(signals.reason()) or signals.STOPPED in codes, broken

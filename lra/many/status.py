@@ -6,7 +6,7 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TextIO
 
@@ -173,20 +173,19 @@ def standings(runs: Sequence[Run], records: Mapping[str, Result] = EMPTY,
   return [found[run] for run in runs if run in found], lines
 
 
-def text(runs: Sequence[Run], records: Mapping[str, Result] = EMPTY,
-         whole: Sequence[Run] = ()) -> str:
-  """Returns the table and the best settings; see `standings`."""
-  found, lines = standings(runs, records, whole)
+def text(found: Sequence[Standing], lines: Sequence[str]) -> str:
+  """Returns the table and the best settings, results of `standings`."""
   return '\n'.join([table(found), *lines])
 
 
 class Live:
-  """A table of `standings` that is redrawn in place on a terminal."""
+  """A table of progress that is redrawn in place on a terminal.
 
-  def __init__(self, runs: Sequence[Run], out: TextIO,
-               records: Mapping[str, Result] = EMPTY,
-               whole: Sequence[Run] = ()):
-    self._said, self._out = (runs, records, whole), out
+  `look` returns what `standings` does.
+  """
+
+  def __init__(self, look: Callable, out: TextIO):
+    self._look, self._out = look, out
     self._lines, self._drawn = 0, -math.inf
 
   def draw(self) -> bool:
@@ -195,7 +194,7 @@ class Live:
         time.monotonic() - self._drawn < EVERY_SECONDS):
       return False
     width, height = shutil.get_terminal_size()
-    found, lines = standings(*self._said)
+    found, lines = self._look()
     del lines[(height - 1) // 3:]
     shown = '\n'.join([table(found, max(height - len(lines) - 4, 1)), *lines])
     cut = [line[:width - 1] for line in shown.split('\n')]
@@ -206,16 +205,14 @@ class Live:
     return all(one.finished for one in found)
 
 
-def show(runs: Sequence[Run], out: TextIO,
-         records: Mapping[str, Result] = EMPTY,
-         whole: Sequence[Run] = ()) -> None:
+def show(look: Callable, out: TextIO) -> None:
   """Prints `text`; on a terminal again and again until all are finished.
 
-  Ctrl-C ends only the display.
+  Ctrl-C ends only the display. For `look` see `Live`.
   """
   if not out.isatty():
-    print(text(runs, records, whole), file=out)
+    print(text(*look()), file=out)
     return
-  live = Live(runs, out, records, whole)
+  live = Live(look, out)
   while not live.draw():
     time.sleep(EVERY_SECONDS)

@@ -106,7 +106,7 @@ def _tests(text):
 
 
 def test_a_table_has_the_test_score_of_the_best_setting_only(entries):
-  text = status.text(entries)
+  text = status.text(*status.standings(entries))
   assert _tests(text) == ['–', '–', '13.00', '14.00', '15.00']
   assert text.splitlines()[-1].startswith(
       'one: best of 2 settings by validation: train.learning_rate=0.2 '
@@ -119,12 +119,13 @@ def test_until_all_runs_have_ended_no_test_score_is_shown(
     entries, left, setting):
   for i in left:
     (entries[i].folder / 'result.json').unlink()
-  text = status.text(entries)
+  text = status.text(*status.standings(entries))
   assert set(_tests(text)) == {'–', '15.00'}
   assert f'settings by validation: train.learning_rate={setting}' in text
   assert 'best so far' in text and 'test accuracy' not in text
   # A part on another machine does not know all results either.
-  assert _tests(status.text(entries[:2], whole=entries)) == ['–', '–']
+  assert _tests(status.text(
+      *status.standings(entries[:2], whole=entries))) == ['–', '–']
 
 
 RATES = 0.001, 0.01, 0.1, 1.0

@@ -106,7 +106,7 @@ def test_a_terminal_sees_it_until_all_are_finished(entries, monkeypatch):
 
   monkeypatch.setattr(status.time, 'sleep', sleep)
   monkeypatch.setattr(status, 'EVERY_SECONDS', 0)
-  status.show(chosen, out)
+  status.show(lambda: status.standings(chosen), out)
   first, second = out.getvalue().split('\x1b[4A\x1b[J')
   assert first.endswith('1 of 2 runs are finished.\n')
   assert second.endswith('2 of 2 runs are finished.\n')
@@ -146,7 +146,7 @@ def test_runs_that_have_a_record_are_no_new_ones(here):
   assert at[0].test == result_lib.read(RECORD).test.accuracy
   assert status.of(entries[0]).status == 'new'
   out = io.StringIO()
-  status.show(entries, out, records)
+  status.show(lambda: status.standings(entries, records), out)
   assert out.getvalue().endswith(
       '0 of 3 runs are finished and 1 more recorded.\n')
   # A run that was begun here is `started`, despite its record.
