@@ -7,7 +7,7 @@
   collectives N,N   bytes that devices of a mesh send each other
   studies NAME      measurements for the page of studies
   errors            errors of the kernels against float64
-  onchip FILE       errors, races and times on this machine's accelerator
+  onchip FILE       errors and times on this machine's accelerator
   recorded FILE     tables of such a record
   benchmark         times of the kernels
   h200, triton_report   registers and spills of GPU kernels

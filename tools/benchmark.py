@@ -40,12 +40,9 @@ COUNTED = (32, 4096, 4)  # B, L, H of --bytes
 def run(sizes, rounds=5, record=None, save=lambda record: None):
   """Returns the record of a run: device, speed of a copy, rows.
 
-  Args:
-    sizes: the sizes to measure, in the form of `LARGE`; `ops` may select
-      operations.
-    rounds: number of rounds, in which the candidates take turns.
-    record: an earlier record, which is resumed if it was made on this device.
-    save: called with the record after each shape.
+  The `sizes` have the form of `LARGE`; their `ops` may select operations. In a
+  round the candidates take turns. An earlier record is resumed if it was made
+  on this device. `save` is called with the record after each shape.
   """
   calls = sizes['calls']
   here = {'device': jax.devices()[0].device_kind, 'jax': jax.__version__,
@@ -67,13 +64,9 @@ def run(sizes, rounds=5, record=None, save=lambda record: None):
 
 
 def rows(op, shape, calls, rounds, bytes_per_s):
-  """Returns times and errors of the kernels of an operation at a shape.
+  """Returns times and errors of the kernels of an operation at [B, L, H, Dh].
 
-  Args:
-    op: one of `FUNCTIONS`.
-    shape: (B, L, H, Dh).
-    calls, rounds: see `timing.medians`.
-    bytes_per_s: the speed of a copy on this device.
+  `bytes_per_s` is the speed of a copy on this device.
   """
   rng = np.random.default_rng(0)
   arrays = [jnp.asarray(rng.standard_normal(shape), 'bfloat16') for _ in 'qkvo']

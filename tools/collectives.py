@@ -47,13 +47,10 @@ _SENT = {
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """Holds the costs of a training step on one of several devices.
+  """The costs of a training step on one of several devices.
 
-  Attributes:
-    shape: axis of the mesh -> number of devices.
-    collectives: (kind, bytes of the result, devices) -> count, see
-      `hlo.collectives`.
-    operations: floating-point operations of the device.
+  `shape` has the devices of each axis of the mesh; `collectives` is that of
+  `hlo.collectives`; `operations` are those of the device, in floating point.
   """
   shape: dict[str, int]
   collectives: dict[tuple[str, int, int], int]
@@ -72,17 +69,10 @@ class Step:
 
 
 def compiled(config, devices: int) -> Step:
-  """Compiles the step of a config for a number of devices.
+  """Compiles the step of a config, with its mesh, for a number of devices.
 
   The config's microbatch is that of one device with whole sequences. The
   microbatch and the batch grow with the number of devices that split examples.
-
-  Args:
-    config: a whole config, with its mesh.
-    devices: number of devices, which the CPU must be able to emulate.
-
-  Raises:
-    UserError: the config cannot run on these devices.
   """
   micro = _microbatch(config)
   one = _made(config, devices, micro)
@@ -137,12 +127,7 @@ def lines(counts: list[str]) -> list[str]:
 def report(config, counts: list[str]) -> list[str]:
   """Returns lines of Markdown: collectives of the smallest mesh, then sizes.
 
-  Args:
-    config: a whole config.
-    counts: numbers of devices, as text.
-
-  Raises:
-    UserError: a text is not such a number, or the config cannot run so.
+  The counts are numbers of devices, as text.
   """
   if not all(word.isdigit() and 1 < int(word) <= 4096 for word in counts):
     raise UserError('collectives takes numbers of devices, 2 to 4096, such '

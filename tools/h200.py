@@ -77,12 +77,9 @@ def compiled(function, *arguments):
 def captured(function, *arguments):
   """Compiles for an H200 and captures the compilers' output.
 
-  Args:
-    function: traced with `lra.kernels.target('gpu')`.
-    *arguments: trees of jax.ShapeDtypeStruct.
-
-  Returns:
-    The jax.stages.Compiled, the text, and the seconds that compiling took.
+  The function is traced with `lra.kernels.target('gpu')`; the arguments are
+  trees of jax.ShapeDtypeStruct. Returns the jax.stages.Compiled, the text, and
+  the seconds that compiling took.
   """
   sharding = jax.sharding.SingleDeviceSharding(device())
   arguments = jax.tree.map(

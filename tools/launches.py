@@ -31,15 +31,7 @@ FLAGS = '--xla_gpu_enable_triton_gemm=false'
 def measure(name: str, task: str, target: str) -> dict[str, float]:
   """Counts launches and bytes of a model's step, protocol `nystrom`, float32.
 
-  Args:
-    name, task: name and task of the config.
-    target: a GPU in `tests.helpers.aot.TARGETS`.
-
-  Returns:
-    `launches`; `bytes` moved; `waits` of the host; `temporary` bytes.
-
-  Raises:
-    aot.Unavailable: the target's compiler is not installed.
+  Returns `launches`; `bytes` moved; `waits` of the host; `temporary` bytes.
   """
   device = aot.device(target)
   config = config_of(name, f'{task},protocol=nystrom')
@@ -63,12 +55,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def lines(target: str) -> list[str]:
-  """Returns lines of Markdown: the steps of `MODELS`.
-
-  Raises:
-    UserError: the target's compiler is not available; the message has the
-      reason.
-  """
+  """Returns lines of Markdown: the steps of `MODELS`."""
   flags = os.environ.get('XLA_FLAGS', '--xla_gpu_autotune_level=0')
   os.environ['XLA_FLAGS'] = f'{flags} {FLAGS}'
   try:

@@ -42,12 +42,6 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
   The gradient of lightning's norm between kernel and output projection reads
   the output once more, 1. Parameters are float32. They are read once in each
   pass, and their gradients are written once.
-
-  Args:
-    name: one of `MODELS`.
-    direction: one of `PASSES`: 'forward', or 'both' passes.
-    width: D = H Dh.
-    batch, length: B and L.
   """
   tensor = 2 * batch * length * width
   projected = name != 'simpletron'
@@ -62,9 +56,8 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
 def function(mixer, direction: str):
   """Returns the function that a layer computes in a direction.
 
-  Returns:
-    'forward': (params, x, mask) -> y. 'both': (params, x, mask, dy) -> (y,
-    gradients of params, gradient of x).
+  'forward': (params, x, mask) -> y. 'both': (params, x, mask, dy) -> (y,
+  gradients of params, gradient of x).
   """
   def forward(params, x, mask):
     return mixer.apply(params, x, mask, train=True)
@@ -77,26 +70,16 @@ def function(mixer, direction: str):
 
 
 def program(name: str, direction: str, heads: int, head_width: int,
-            target: str, kernel: str = 'auto', *, batch: int = BATCH,
-            length: int = LENGTH):
-  """Compiles the layer of a model, in bfloat16, with a mask.
+            target: str, kernel: str = 'auto'):
+  """Compiles the layer of a model for a target, in bfloat16, with a mask.
 
-  Args:
-    name: one of `MODELS`.
-    direction: 'forward', or 'both': also the gradients of x and parameters.
-    heads, head_width: H and Dh.
-    target: one of `tests.helpers.aot.TARGETS`.
-    kernel: the kernel of the mixer.
-    batch, length: B and L.
-
-  Raises:
-    aot.Unavailable: the target's compiler is not installed.
+  With the direction 'both', it has the gradients of x and the parameters too.
   """
   width = heads * head_width
   mixer = models.mixer(name)(
       num_heads=heads, qkv_width=width, kernel=kernel, dtype=jnp.bfloat16)
-  x = jax.ShapeDtypeStruct((batch, length, width), jnp.bfloat16)
-  mask = jax.ShapeDtypeStruct((batch, length), bool)
+  x = jax.ShapeDtypeStruct((BATCH, LENGTH, width), jnp.bfloat16)
+  mask = jax.ShapeDtypeStruct((BATCH, LENGTH), bool)
 
   with kernels.target(aot.platform(target)), aot.lowering(target):
     params = jax.eval_shape(functools.partial(mixer.init, train=False),
@@ -113,15 +96,9 @@ def row_major(x, device) -> Format:
 
 
 def compiled(run, arguments, device, platform: str):
-  """Compiles a layer with row-major arguments and results.
+  """Compiles a layer's `function` with row-major arguments and results.
 
   It makes all programs whose bytes are counted or which are timed.
-
-  Args:
-    run: a function from `function`.
-    arguments: its arguments, a tree of arrays or of jax.ShapeDtypeStruct.
-    device: the device to compile for.
-    platform: its platform, 'cpu', 'gpu' or 'tpu'.
   """
   arguments = jax.tree.map(
       lambda x: jax.ShapeDtypeStruct(
@@ -132,39 +109,20 @@ def compiled(run, arguments, device, platform: str):
       compiler_options=aot.OPTIONS.get(platform, {}))
 
 
-def counted(text: str, name: str, direction: str, width: int, *,
-            batch: int = BATCH, length: int = LENGTH) -> dict:
-  """Counts the bytes and launches of a compiled layer in bfloat16.
-
-  Args:
-    text: the text of the program.
-    name, direction, width, batch, length: as in `floor`.
-
-  Returns:
-    'moved': bytes; 'ratio': bytes divided by `floor`; 'launches': number of
-    kernels launched.
-  """
-  tensor = 2 * batch * length * width
-  moved, launches = hlo.count(text, packed=3 * tensor)
-  least = floor(name, direction, width, batch=batch, length=length)
-  return {'moved': moved, 'ratio': moved / least, 'launches': launches}
-
-
 def measure(name: str, direction: str, heads: int, head_width: int,
             target: str, kernel: str = 'auto') -> dict:
-  """Counts the bytes that a compiled layer moves; arguments as in `program`.
+  """Counts what a compiled layer moves and launches; arguments as in `program`.
 
-  Returns:
-    The fields of `counted`, and two more. 'tensors': bytes moved, in units of
-    T. 'copies': descriptions of operations that only move data, of the size of
-    an operand or more.
+  'tensors' are bytes moved in units of T, 'ratio' these bytes divided by
+  `floor`, 'copies' operations that only move data of the size of an operand or
+  more.
   """
   text = program(name, direction, heads, head_width, target, kernel).as_text()
   width = heads * head_width
   tensor = 2 * BATCH * LENGTH * width
-  found = counted(text, name, direction, width)
-  return {**found, 'tensors': found['moved'] / tensor,
-          'copies': hlo.copies(text, tensor)}
+  moved, launches = hlo.count(text, packed=3 * tensor)
+  return {'ratio': moved / floor(name, direction, width), 'launches': launches,
+          'tensors': moved / tensor, 'copies': hlo.copies(text, tensor)}
 
 
 def main(argv: Sequence[str]) -> None:
@@ -175,20 +133,12 @@ def main(argv: Sequence[str]) -> None:
 
 def lines(targets: list[str]) -> list[str]:
   """Returns lines of Markdown: each layer with its own kernel and in plain XLA.
-
-  Args:
-    targets: names in `tests.helpers.aot.TARGETS`.
   """
   found, reasons = aot.available(targets)
   rows = [_row(target, name, direction, *heads) for target in found
           for name in MODELS for heads in HEADS for direction in PASSES]
   head = ['target', 'layer', 'H x Dh', 'pass', 'moved / T', 'floor / T',
           'moved / floor', 'copies', 'launches', 'XLA: moved / T', 'copies']
-  return [*heading(targets), table(head, rows), *reasons]
-
-
-def heading(targets: list[str]) -> list[str]:
-  """Returns the lines above the table, which describe it."""
   return [
       '# Bytes that layers move', '',
       f'bfloat16, B {BATCH}, L {LENGTH:,}, D = H Dh, with a mask. T is the '
@@ -198,7 +148,8 @@ def heading(targets: list[str]) -> list[str]:
       'its operands and writes its results once. Compilers for TPUs may keep '
       'an array in on-chip memory between two parts, which is not counted: '
       'moved can then be below the floor. Written by '
-      f'`python -m tools layers {",".join(targets)}`.', '']
+      f'`python -m tools layers {",".join(targets)}`.', '',
+      table(head, rows), *reasons]
 
 
 def _row(target, name, direction, heads, head_width):

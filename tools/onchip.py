@@ -1,4 +1,4 @@
-"""Measures errors, races and times of the kernels on an accelerator.
+"""Measures errors and times of the kernels on an accelerator.
 
   python -m tools onchip kernels/results/h200.json
 
@@ -11,10 +11,6 @@ stage again and keeps the others.
 import argparse
 import importlib.metadata
 import pathlib
-import re
-import shutil
-import subprocess
-import sys
 import time
 
 import jax
@@ -27,14 +23,10 @@ from tests.helpers import errors
 from tests.helpers.errors import Case
 from tools import benchmark, timing
 
-STAGES = ('errors', 'races', 'kernels')
+STAGES = ('errors', 'kernels')
 PACKAGES = ('jax', 'jaxlib', 'jax-cuda13-plugin', 'libtpu',
             'flash-linear-attention', 'jax-linear-attention', 'torch')
 GROUP = 4  # cases of `_errors` that are compiled together, per CPU core
-# compute-sanitizer's tools, with the line in which each counts its findings.
-SANITIZERS = {'racecheck': r'RACECHECK SUMMARY: (\d+) hazard',
-              'memcheck': r'ERROR SUMMARY: (\d+) error',
-              'synccheck': r'ERROR SUMMARY: (\d+) error'}
 LARGE = {
     'errors': [Case(length, 4, width, dtype, mask, seed)
                for seed, (length, mask) in enumerate(
@@ -70,15 +62,9 @@ def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
   """Runs stages and writes the record after each measurement; returns it.
 
   A stage that fails leaves its error in the record, and the next one runs.
-
-  Args:
-    path: the JSON file. Results of stages that are not run again are kept. An
-      interrupted stage resumes if the commit and the packages are the same.
-    stages: names in `STAGES`.
-    sizes: `LARGE` or `SMALL`; by default `SMALL` on a CPU.
-
-  Raises:
-    UserError: the file is of another device.
+  Results of stages that are not run again are kept. An interrupted stage
+  resumes if the commit and the packages are the same. The default `sizes` are
+  `SMALL` on a CPU, else `LARGE`.
   """
   if sizes is None:
     sizes = SMALL if jax.default_backend() == 'cpu' else LARGE
@@ -105,7 +91,7 @@ def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
 
     try:
       found = globals()[f'_{stage}'](
-          sizes.get(stage), before, lambda found, save=save: save(
+          sizes[stage], before, lambda found, save=save: save(
               found, ended='before its end'))
     except Exception as e:  # an error must not stop the other stages
       found = {'failed': f'{type(e).__name__}: {e}'}
@@ -188,34 +174,6 @@ def _counted(rows):
   return {'rows': rows, 'measured': len(measured),
           'within_bounds': sum(row['within'] for row in measured),
           'failures': sum('failed' in row for row in rows)}
-
-
-def _races(*_):
-  """Runs the kernels under compute-sanitizer, if it is installed."""
-  program = sanitizer()
-  if program is None:
-    return {'skipped': 'compute-sanitizer is not installed'}
-  own = [name for name in kernels.OPS['linear'] if name.startswith('pallas')]
-  command = [sys.executable, '-m', 'tools', 'errors', '--length=300',
-             '--heads=2', '--widths=128', f'--kernels={",".join(own)}']
-  found = {}
-  for tool, pattern in SANITIZERS.items():
-    done = subprocess.run(
-        [program, '--tool', tool, *command], capture_output=True, text=True,
-        timeout=500)
-    output = done.stdout + done.stderr
-    count = re.search(pattern, output)
-    found[tool] = {'found': int(count.group(1)) if count else None,
-                   'exit': done.returncode, 'end': output[-2000:]}
-  return found
-
-
-def sanitizer() -> str | None:
-  """Returns the path of compute-sanitizer, None if it is not installed."""
-  places = pathlib.Path(sys.prefix).glob(
-      'lib/python*/site-packages/nvidia/**/compute-sanitizer')
-  wheels = [str(p) for p in places if p.is_file()]
-  return shutil.which('compute-sanitizer') or next(iter(wheels), None)
 
 
 def _kernels(sizes, before, save):

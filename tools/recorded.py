@@ -18,13 +18,7 @@ COLUMNS = ('out', 'state', *errors.GRADIENTS, 'masked')
 
 
 def table(record):
-  """Returns markdown lines of the largest errors.
-
-  Args:
-    record: a result of `tools.onchip.run`.
-
-  Raises:
-    KeyError: it lacks the stage `errors`.
+  """Returns markdown lines of the largest errors of a result of `onchip.run`.
   """
   groups = {}
   for row in record['errors']['rows']:
@@ -65,10 +59,8 @@ def _largest(rows, name):
 
 
 def times(record):
-  """Returns markdown lines of a record's times in microseconds, by kernel.
-
-  Args:
-    record: a result of `tools.benchmark.run`.
+  """Returns markdown lines of times by kernel, in microseconds, of a result of
+  `benchmark.run`.
   """
   lines = [
       f'{record["device"]}, JAX {record["jax"]}, {record["dtype"]}, B L = '

@@ -34,13 +34,8 @@ def main(argv: Sequence[str]) -> None:
 def measure(experiment, *, steps: int) -> dict:
   """Returns JSON fields: the median seconds of a step, its bytes, what ran.
 
-  Args:
-    experiment: an `Experiment`; its run is not kept.
-    steps: the most steps. No step begins after `SECONDS`, but at least one is
-      made. One more comes first to warm up.
-
-  Raises:
-    UserError: the experiment cannot run here; the message names the field.
+  At most `steps` are made after one to warm up, and none begins after
+  `SECONDS`.
   """
   made = program.make(experiment)
   (made, step), compile_seconds = program.timed(made.fit_train)
@@ -70,10 +65,8 @@ def measure(experiment, *, steps: int) -> dict:
 def drawn_step(config):
   """Compiles the training step of a config for one device and random tokens.
 
-  Returns:
-    (a function, bytes). The function makes one step on the same batch of full
-    length and returns its metrics. The bytes are those that the step needs
-    besides its arguments.
+  Returns a function that makes one step on the same batch of full length and
+  returns its metrics; and the bytes that the step needs besides its arguments.
   """
   made = program.make(resolve(config), jax.devices()[:1])
   compiled, given = made.compile_train(), made.put_given()

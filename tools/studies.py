@@ -70,10 +70,6 @@ def better_attention() -> list[dict]:
 
 def counts(model: str, length: int, width: int, heads: int) -> dict:
   """Counts parameters, multiplications and matmuls of a layer of one example.
-
-  Args:
-    model: one of `LAYERS`.
-    length, width, heads: L, D and H.
   """
   module, variables, x, mask = _layer(model, length, width, heads)
   found = matmuls(jax.make_jaxpr(functools.partial(module.apply, train=False))(
@@ -140,14 +136,8 @@ def center(arms: Mapping[str, tuple[str, Mapping[str, Any]]] = ARMS,
            tasks: Sequence[str] = TASKS, rounds: int = ROUNDS) -> list[dict]:
   """Times a training step of each arm on each task, without padding.
 
-  Args:
-    arms: name -> (model, changed arguments); the first one is the reference.
-    tasks: names of tasks.
-    rounds: number of steps of each arm, after one to warm up.
-
-  Returns:
-    A row for each task and arm. The ratio is the median over rounds of the time
-    divided by that of the reference in the same round.
+  The ratio is the median over rounds, after one to warm up, of the time divided
+  by that of the first arm in the same round.
   """
   rows, first = [], next(iter(arms))
   for task in tasks:
@@ -201,16 +191,8 @@ STUDIES = {'better_attention': better_attention, 'center': center,
 
 
 def write(out: pathlib.Path, name: str, rows: list[dict], flag: str) -> str:
-  """Writes `OUT/studies/NAME.json`; returns its text.
-
-  Args:
-    out: folder of the results.
-    name: name of the study.
-    rows: the rows of its table; keys are headings with units.
-    flag: the flag of `python -m tools` that measured them.
-
-  Raises:
-    UserError: the folder cannot be written.
+  """Writes `OUT/studies/NAME.json`, with the flag that measured it; returns its
+  text.
   """
   state = machine.git_state()
   changed = ' (modified)' * bool(state['git_dirty'])

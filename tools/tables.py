@@ -33,10 +33,15 @@ LIMITS = {1: 2.3, 1.5: 3.1, 2: None}
 
 def main(argv: Sequence[str]) -> None:
   out = paths.results()
-  made = {'memory': memory, 'speed': lambda: speed(out)}
-  if len(argv) != 1 or argv[0] not in made:
-    raise UserError(f'tables needs one of {", ".join(made)}.')
-  print(write(out / f'{argv[0]}.md', made[argv[0]]()))
+  if argv == ['memory']:
+    lines = memory()
+  elif argv == ['speed']:
+    measured = measure_speed()
+    files.write_json(out / 'speed.json', measured)
+    lines = speed_lines(measured)
+  else:
+    raise UserError('tables needs one of memory, speed.')
+  print(write(out / f'{argv[0]}.md', lines))
 
 
 def limit(entry: catalogue.Entry) -> float | None:
@@ -102,11 +107,6 @@ def memory() -> list[str]:
         f'{whole / half:.2f}', NONE if most is None else f'{most:.1f}'])
   heads = [*(f'L = {n:,}' for n in LENGTHS), 'ratio', 'limit']
   device = f'{machine.device_name()}, JAX {jax.__version__}'
-  return [*memory_heading(device), table(['model', *heads], rows, right=heads)]
-
-
-def memory_heading(device: str) -> list[str]:
-  """Returns the lines above the table of memory, which describe it."""
   return [
       '# Memory of the models', '',
       f'Temporary MiB of one mixer, forward and backward, compiled for '
@@ -116,35 +116,20 @@ def memory_heading(device: str) -> list[str]:
       'definition. Memory may shrink when L doubles: with more than 2^23 '
       'logits in all heads (`MANY_LOGITS` of `lra/nn/partials.py`), bigbird, '
       'reformer, compressive and others compute one head after another. '
-      'Written by `python -m tools tables memory`.', '']
-
-
-def speed(out: pathlib.Path) -> list[str]:
-  """Returns lines of Markdown: a training step of every model, timed in turns.
-
-  Args:
-    out: folder of `speed.json`, from which the lines and the figures of the
-      leaderboard are made.
-  """
-  measured = measure_speed()
-  files.write_json(out / 'speed.json', measured)
-  return speed_lines(measured)
+      'Written by `python -m tools tables memory`.', '',
+      table(['model', *heads], rows, right=heads)]
 
 
 def measure_speed(width: int = 256, rounds: int = 3,
                   shapes: Sequence[tuple[int, int]] = ((4, 4000),)
                   ) -> dict[str, Any]:
-  """Times a training step of every model, in turns.
+  """Times a training step of every model, in turns, for each (batch, L) of
+  `shapes`.
 
-  Args:
-    width: D; the MLP is four times as wide.
-    rounds: number of rounds over all models, so that a slow minute of the
-      machine affects all of them.
-    shapes: pairs (batch, L), one for each column.
-
-  Returns:
-    The JSON for `report.inputs.speeds`: for each model and shape, the median
-    seconds and the temporary bytes of the compiled step.
+  The MLP is four times as wide. In a round all models take turns, so that a
+  slow minute of the machine affects all of them. Returns the JSON for
+  `board.inputs.speeds`: for each model and shape, the median seconds and the
+  temporary bytes of the compiled step.
   """
   columns = [_column(*shape, width, rounds) for shape in shapes]
   return {

@@ -31,16 +31,9 @@ _TEMPLATE = pathlib.Path(__file__).parent / 'templates' / 'models.md'
 
 
 class Entry(NamedTuple):
-  """One model.
-
-  Attributes:
-    name: the value of `config.model.name`.
-    file: its file in lra/models, without `.py`.
-    title: the name in its paper.
-    summary: its description, one sentence.
-    equation, source: lines of its docstring.
-    family, cost, kernels, mixes_padding: those of `lra.models.About`.
-    growth: {'time': exponent of L, 'memory': exponent of L}.
+  """One model: its name in configs, its `file` in lra/models without `.py`, the
+  title of its paper, a sentence, two lines of its docstring, and its
+  `lra.models.About`, whose exponents of L are the `growth` of time and memory.
   """
   name: str
   file: str
@@ -69,12 +62,14 @@ _VALID = {
 
 def read(folder: str | os.PathLike = MODELS) -> list[Entry]:
   """Returns the models of `folder`, by name; leaves out those with problems."""
-  return [e for e in _each(folder) if isinstance(e, Entry)]
+  found = (_entry(name, folder) for name in models.names(folder))
+  return [e for e in found if isinstance(e, Entry)]
 
 
 def problems(folder: str | os.PathLike = MODELS) -> list[str]:
   """Returns a sentence for each model of `folder` that `read` leaves out."""
-  return [e for e in _each(folder) if isinstance(e, str)]
+  found = (problem(name, folder) for name in models.names(folder))
+  return list(filter(None, found))
 
 
 def problem(name: str, folder: str | os.PathLike = MODELS) -> str:
@@ -90,10 +85,6 @@ def family(model: str) -> str:
 @functools.cache
 def _family_of():
   return {entry.name: entry.family for entry in read()}
-
-
-def _each(folder):
-  return (_entry(name, folder) for name in models.names(folder))
 
 
 def _entry(name, folder):
@@ -211,11 +202,9 @@ def listing(params: Mapping[str, Mapping[str, int]] | None = None,
             states: Mapping[str, int] | None = None) -> str:
   """Returns the plain-text table of `run_lra.py list`, then the problems.
 
-  Args:
-    params: model -> task -> number of parameters; tasks become columns, in
-      the order in which they first occur, with the ratio to `REFERENCE`.
-    folder: the folder of the models.
-    states: model -> state size of a layer.
+  `params` is model -> task -> number of parameters: tasks become columns in the
+  order in which they first occur, with the ratio to `REFERENCE`. `states` is
+  model -> state size of a layer.
   """
   params, states = params or {}, states or {}
   columns = list(dict.fromkeys(t for by in params.values() for t in by))
@@ -241,13 +230,8 @@ def paper(source: str) -> str:
   return plain(found[0].replace('arXiv ', '') if found else source, 60)
 
 
-def main() -> None:
-  """Writes README.md beside the models."""
-  argparse.ArgumentParser(
-      prog='python -m lra.board.catalogue', description=main.__doc__
-  ).parse_args()
-  print(write_readme())
-
-
 if __name__ == '__main__':
-  main()
+  argparse.ArgumentParser(
+      prog='python -m lra.board.catalogue',
+      description='Writes README.md beside the models.').parse_args()
+  print(write_readme())

@@ -44,6 +44,8 @@ def every(boards: Sequence[Board], speeds: Speeds | None) -> list[Figure]:
 def overview(boards: Sequence[Board]) -> list[Figure]:
   """Returns the figure of the full tasks, if one has a row."""
   full = summary.full(boards)
+  if not any(len(board.rows) for board in full):
+    return []
   entries = [
       (f'{board.task.title}, {key.protocol}', sorted(
           lines(rows[rows.accuracy.notna()]), key=lambda row: (
@@ -54,8 +56,7 @@ def overview(boards: Sequence[Board]) -> list[Figure]:
       'full_tasks.svg', 'test accuracies and the baseline of each full task',
       [board.task.name for board in full], functools.partial(
           dots, 'The best rows within 110% of the Transformer\'s parameters '
-          'have names', entries, name_first=True))] if any(
-              len(board.rows) for board in full) else []
+          'have names', entries, name_first=True))]
 
 
 def profiles(boards: Sequence[Board]) -> list[Figure]:
@@ -68,15 +69,17 @@ def profiles(boards: Sequence[Board]) -> list[Figure]:
                     if cell.accuracy is not None})
             for line in (table.items if table else ())]
   known = [(line, own) for line, own in scores[1:] if len(own) > 1]
+  if not known:
+    return []
   panels = [(tasks.get(name).title, [
       (y, (own[name] - least) / (1 - least), line.family)
       for y, (line, own) in enumerate(known) if name in own])
-            for name in (table.items[0].cells if table else ())
+            for name in table.items[0].cells
             for least in [scores[0][1].get(name, 0.0)]]
   return [Figure(
       'mechanisms.svg', 'a profile of each mechanism: a bar for each mini task '
       'and probe', list(table.items[0].cells), functools.partial(
-          bars, panels, [line.model for line, _ in known]))] if known else []
+          bars, panels, [line.model for line, _ in known]))]
 
 
 def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
@@ -128,8 +131,8 @@ def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
 def _most(board, wanted, one_each=False):
   """Returns the rows for which `wanted` holds, of the protocol with most.
 
-  With fewer than three rows the result is []. If `one_each`, a model has one
-  row only: it was measured in one configuration.
+  Fewer than three rows are none. If `one_each`, a model has one row only: it
+  was measured in one configuration.
   """
   found = []
   for key, table in board.tables().items():
@@ -157,8 +160,8 @@ def dots(title: str, entries: Sequence[tuple[str, Sequence, float | None]],
   """Draws a line for each entry: (text, rows, accuracy of a baseline or None).
 
   The first row has its 95% interval, its seeds and, if it is within the budget
-  of parameters and `name_first`, its name.
-  `baselines` are lines through the whole figure.
+  of parameters and `name_first`, its name. `baselines` are lines through the
+  whole figure.
   """
   fig, ax = _axes(title, 2 + (0.45 if name_first else 0.2) * len(entries))
   for y, (_, rows, baseline) in enumerate(entries):
@@ -191,10 +194,8 @@ def cloud(title: str, points: Sequence[tuple[float, Any]],
           areas: Sequence[float], label: str, small: bool = False):
   """Draws a mark for each (x, row), and names those that no other row beats.
 
-  Args:
-    areas: bytes that the areas of the marks show; [] for equal areas.
-    label: text below the axis.
-    small: whether a small x is better.
+  `areas` are bytes that the areas of the marks show, [] for equal areas. With
+  `small`, a smaller x is better.
   """
   fig, ax = _axes(title, 4.6)
   ax.scatter([x for x, _ in points], [100 * row.accuracy for _, row in points],
@@ -224,10 +225,7 @@ def cloud(title: str, points: Sequence[tuple[float, Any]],
 
 @_drawing
 def bars(panels: Sequence[tuple[str, Sequence]], names: Sequence[str]):
-  """Draws panels, (title, [(line, length, family) of each bar]), side by side.
-
-  `names` are those of the lines.
-  """
+  """Draws panels (title, [(line, length, family) of each bar]) side by side."""
   fig, axes = _axes('0: the best baseline, 1: no error',
                     1.9 + 0.17 * len(names), 1, len(panels))
   for ax, (title, found) in zip(axes.flat, panels, strict=True):
@@ -248,9 +246,8 @@ def bars(panels: Sequence[tuple[str, Sequence]], names: Sequence[str]):
 def curves(title: str, trained: int, panels: Sequence[tuple]):
   """Draws a panel for each row, with the other rows in grey.
 
-  Args:
-    trained: the longest sequence of training, in tokens.
-    panels: (name, family, (tokens, scaled accuracy, low, high) of each point).
+  The longest sequence of training had `trained` tokens. A panel is (name,
+  family, (tokens, scaled accuracy, low, high) of each point).
   """
   columns = min(len(panels), 3)
   height = -(-len(panels) // columns)

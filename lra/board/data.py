@@ -47,9 +47,6 @@ def frame(folder: str | os.PathLike | None = None, each: str = 'row'
     folder: folder of records; by default that of this checkout, `lra/results`,
       or `results` if lra is installed.
     each: 'row' for one line a row of the leaderboard, 'run' for one line a run.
-
-  Raises:
-    UserError: the folder has no records, or `each` is another word.
   """
   if each not in ('row', 'run'):
     raise UserError(f"each={each!r} is not possible: choose 'row' or 'run'.")

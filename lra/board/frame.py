@@ -25,11 +25,9 @@ _SIZES = ('num_layers', 'width', 'mlp_width')
 class Baseline(NamedTuple):
   """The score of a trivial or linear method.
 
-  Attributes:
-    how: how the method works, and on which data.
-    foreign: whether its data differ from the data of the measured baselines, or
-      of most rows if no baseline was measured.
-    parts: its accuracy by kind of example, see `scores.ClassificationScores`.
+  It is `foreign` if its data differ from those of the measured baselines, or of
+  most rows if no baseline was measured. `parts` is its accuracy by kind of
+  example, see `scores.ClassificationScores`.
   """
   name: str
   accuracy: float
@@ -143,11 +141,10 @@ def _rows(runs):
 def _own(row):
   low, high, over_seeds = row.interval or (None, None, None)
   examples = [getattr(run.test, 'examples', None) for run in row.finished]
-  return {
-      'row': row, 'task': row.task, 'table': row.table,
-      'protocol': row.protocol, 'model': row.model,
-      'family': catalogue.family(row.model), 'accuracy': row.mean, 'low': low,
-      'high': high, 'interval_over': row.interval and (
+  return {name: getattr(row, name) for name in (
+      'task', 'table', 'protocol', 'model', 'state_size', 'data', 'digits')} | {
+      'row': row, 'family': catalogue.family(row.model), 'accuracy': row.mean,
+      'low': low, 'high': high, 'interval_over': row.interval and (
           'seeds' if over_seeds else 'examples'),
       'deviation': row.sample and statistics.deviation(row.sample),
       'seeds': len(row.finished), 'runs': len(row.runs),
@@ -155,10 +152,8 @@ def _own(row):
       'test_loss': row.average('test', 'loss'),
       'test_examples': examples[0] if examples else None,
       'steps': row.largest('steps'), 'parameters': row.largest('num_params'),
-      'state_size': row.state_size,
       'train_seconds': mean(row.values('train_seconds')),
-      'device': ' / '.join(dict.fromkeys(row.devices)), 'data': row.data,
-      'digits': row.digits}
+      'device': ' / '.join(dict.fromkeys(row.devices))}
 
 
 def _variants(rows):
@@ -283,12 +278,14 @@ def _baselines(rows, measured):
                           parts=method.parts)
                  for name, method in measured.methods.items()]
   for row in rows.get('row', ()):
-    for run in () if _measured(row.data, measured) else row.runs:
-      for name, accuracy in run.baselines.items():
-        values = known[name, row.data]
-        if all(abs(accuracy - v) > 1e-6 for v in values):
-          values.append(accuracy)
-          baselines.append(Baseline(
-              name, accuracy, f'computed by the runs on data {row.data[:8]}',
-              bool(measured and measured.methods) or row.data not in common))
+    if _measured(row.data, measured):
+      continue
+    for name, accuracy in (
+        claim for run in row.runs for claim in run.baselines.items()):
+      values = known[name, row.data]
+      if all(abs(accuracy - v) > 1e-6 for v in values):
+        values.append(accuracy)
+        baselines.append(Baseline(
+            name, accuracy, f'computed by the runs on data {row.data[:8]}',
+            bool(measured and measured.methods) or row.data not in common))
   return sorted(baselines, key=lambda b: (b.accuracy, b.name, b.how))

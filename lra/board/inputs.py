@@ -40,17 +40,13 @@ _PATTERNS = dict.fromkeys((*SCORES, 'average'), (
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-  """One published row.
+  """One published row, as printed in its `source`.
 
-  Attributes:
-    scores: column of SCORES -> percent as printed in the source, 'FAIL', or ''
-      if none was published.
-    average: the mean as printed in the source, over tasks of its choice, or ''.
-    source: the publication with the numbers.
-    arxiv: identifier of the model's paper.
-    evidence: 'primary' (read in the source), 'secondary' (in another's
-      table) or 'recalled' (not read again).
-    here: the model of this repository that is the same mechanism, or ''.
+  `scores` has a percentage, 'FAIL' or '' for each column of SCORES; the
+  `average` is over tasks of the source's choice. `arxiv` is the model's paper.
+  The evidence is 'primary' (read in the source), 'secondary' (in another's
+  table) or 'recalled' (not read again). `here` is the same mechanism in this
+  repository.
   """
   model: str
   scores: dict[str, str]
@@ -79,10 +75,8 @@ class Published:
 
 
 def published(path: pathlib.Path) -> list[Published]:
-  """Returns the published rows of `path` in the order of the file.
-
-  Raises:
-    UserError: the file or one of its rows is malformed; names the line.
+  """Returns the published rows of `path`; a UserError names the line of a
+  fault.
   """
   try:
     text = io.StringIO(files.read(path).decode(), newline='')
@@ -116,12 +110,11 @@ def _parse(fields):
 
 
 class Speeds(NamedTuple):
-  """Training steps of one shape, timed side by side.
+  """Training steps of one shape, timed side by side: on `what` sequences and
+  device.
 
-  Attributes:
-    what: its sequences and its device.
-    faster: model -> steps in the time of one step of the Transformer.
-    memory: model -> bytes of a step besides its arguments.
+  `faster` has the steps of each model in the time of one step of the
+  Transformer, `memory` the bytes of a step besides its arguments.
   """
   what: str
   faster: dict[str, float]
@@ -130,9 +123,6 @@ class Speeds(NamedTuple):
 
 def speeds(path: pathlib.Path) -> Speeds:
   """Returns the speeds at the file's last shape, whose sequences are longest.
-
-  Raises:
-    UserError: the file is missing or not valid.
   """
   measured = files.read_json(path)
   try:
@@ -167,9 +157,6 @@ def published_probes() -> list:
   `tasks.Task.scaled`), for Grazzi et al. the median over seeds, and its median
   absolute deviation `spread`, perhaps NaN; the model that is the same mechanism
   `here`, and the `Row.own_changes` of its row, `changes`.
-
-  Raises:
-    UserError: the file is not valid.
   """
   import pandas  # imported late, since only pages need it
   if not PUBLISHED_PROBES.exists():

@@ -19,13 +19,9 @@ class Markup(str):
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]],
           right: Container[str] = ()) -> str:
-  """Returns a table.
+  """Returns a table with the columns `right` aligned to the right.
 
-  Args:
-    header: the names of the columns, escaped like the cells.
-    rows: a text for each column, escaped unless it is `Markup`; '' is shown as
-      `NONE`.
-    right: names of the columns that are aligned to the right.
+  Names and cells are escaped unless they are `Markup`; '' is shown as `NONE`.
   """
   marks = ['--:' if name in right else ':--' for name in header]
   lines = [[_cell(name) for name in header], marks,

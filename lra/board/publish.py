@@ -44,12 +44,7 @@ def write(place: Place, html: pathlib.Path | None = None, *,
   Every input is checked and every file is ready before the first is replaced.
   It takes no lock. Without `all_figures`, only those with a record newer than
   the page are drawn again. The HTML page is `index.html` in the folder `html`.
-
-  Returns:
-    The records that are not shown; the page names them too.
-
-  Raises:
-    UserError: see `site.load`; or a file cannot be written.
+  Returns the records that are not shown.
   """
   from lra.board import charts, data, render  # imported late: they take seconds
   began, found, drawn = _now(place), site.load(place), {}
@@ -76,12 +71,7 @@ def write(place: Place, html: pathlib.Path | None = None, *,
 
 
 def check(place: Place, names: Iterable[str] = ()) -> None:
-  """Checks before runs of tasks, `names`, that results can be published.
-
-  Raises:
-    UserError: a folder, the lock or the page cannot be written, or the
-      published results or the speeds are not valid.
-  """
+  """Raises UserError if results of some tasks could not be published."""
   there = [(folder, flag) for folder, flag in (
       *((place.runs / task, 'results_dir') for task in names),
       (place.figures, 'results_dir'), (place.details, 'page'))
@@ -115,9 +105,6 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
 
   If the run already has a record with another content, it prints a comparison
   and changes nothing, unless `replace`.
-
-  Raises:
-    UserError: a file cannot be written, or the lock cannot be taken.
   """
   path = place.path(run)
   if replace or not path.exists():
@@ -146,9 +133,6 @@ def done(run: Result, place: Place, *, replace: bool = False) -> bool:
 
 def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
   """Makes the page again from the records, also as HTML in the folder `html`.
-
-  Raises:
-    UserError: see `publish`; or there are no records.
   """
   if not place.runs.is_dir():
     raise UserError(
@@ -231,12 +215,11 @@ def _taken(lock, seconds):
   """Tries for some seconds to take a lock; returns whether it is taken."""
   last = time.monotonic() + seconds
   while True:
-    try:
+    with contextlib.suppress(BlockingIOError):
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
       return True
-    except BlockingIOError:
-      if time.monotonic() >= last:
-        return False
+    if time.monotonic() >= last:
+      return False
     time.sleep(0.05)
 
 
@@ -271,21 +254,25 @@ def compare(before: Result, now: Result) -> str:
   from lra.board import statistics  # imported late, since it needs SciPy
   both = before, now
   a, b = (getattr(run.test, 'accuracy', None) for run in both)
+  tested = None not in (a, b)
+
+  def short(digest):
+    return (digest or 'unknown')[:8]
+
   lines = [
       ('', 'recorded', 'now', 'difference'),
       ('status', before.status, now.status, ''),
       ('test accuracy %', percent(a), percent(b),
-       '' if None in (a, b) else f'{points(b - a)} points'),
+       f'{points(b - a)} points' if tested else ''),
       ('steps/s', *(quantity(run.steps_per_s) for run in both),
        f'{now.steps_per_s / before.steps_per_s - 1:+.1%}'
        if before.steps_per_s and now.steps_per_s else ''),
-      ('commit', *((run.git_commit or 'unknown')[:8]
-                   + ' (modified)' * bool(run.git_dirty) for run in both), ''),
-      *((f'{name} file', *((getattr(run, f'{name}_sha256') or 'unknown')[:8]
-                           for run in both), '')
-        for name in ('model', 'config'))]
+      ('commit', *(short(run.git_commit) + ' (modified)' * bool(run.git_dirty)
+                   for run in both), ''),
+      ('model file', *(short(run.model_sha256) for run in both), ''),
+      ('config file', *(short(run.config_sha256) for run in both), '')]
   text = '\n'.join(f'  {line}' for line in aligned(lines))
-  if None in (a, b):
+  if not tested:
     return text
   low, high, _ = statistics.interval(statistics.Sample(
       (a,), before.test.examples))

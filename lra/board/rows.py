@@ -23,11 +23,8 @@ _NAMED, _LETTERS = 12, 60
 class TableKey:
   """The key of a table, equal for all of its rows.
 
-  Attributes:
-    changed: whether settings of the rows differ from the protocol's, except
-      for settings that were searched.
-    searched: whether settings were chosen by a search. A search gives a model
-      more chances than the protocol's own settings.
+  It is `changed` if settings differ from the protocol's, apart from `searched`
+  ones: a search gives a model more chances than the protocol's own settings.
   """
   protocol: str
   changed: bool = False
@@ -44,11 +41,9 @@ class TableKey:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Row:
-  """The runs of one configuration; nothing here depends on other rows.
+  """The runs of one configuration, by seed; nothing here depends on other rows.
 
-  Attributes:
-    runs: their results, by seed.
-    files: path of each one's record from the folder of the results.
+  `files` has the path of each one's record from the folder of the results.
   """
   runs: Sequence[Result]
   files: Sequence[str] = ()
@@ -84,17 +79,11 @@ class Row:
                      for name in sorted(self.unsearched)),
                    *([self.search.text] if self.search else [])])
 
-  @property
-  def finished(self) -> list[Result]:
-    return [run for run in self.runs if run.status == 'ok']
-
-  @property
-  def accuracies(self) -> list[float]:
-    return [run.test.accuracy for run in self.finished]
-
-  @property
-  def mean(self) -> float | None:
-    return mean(self.accuracies)
+  finished = property(
+      lambda self: [run for run in self.runs if run.status == 'ok'])
+  accuracies = property(
+      lambda self: [run.test.accuracy for run in self.finished])
+  mean = property(lambda self: mean(self.accuracies))
 
   @functools.cached_property
   def sample(self) -> Sample | None:
@@ -124,8 +113,8 @@ class Row:
   @property
   def state_size(self) -> int | None:
     """Numbers that one layer keeps from token to token; None if unknown."""
-    sizes = map(_state_size, self.runs)
-    return next((size for size in sizes if size is not None), None)
+    return next((size for run in self.runs
+                 if (size := _state_size(run)) is not None), None)
 
   @property
   def devices(self) -> list[str]:

@@ -32,13 +32,10 @@ LONGEST = 20_000
 class Place:
   """The paths of a leaderboard.
 
-  Attributes:
-    results: folder of its records (`runs/`, `floors/` of baselines,
-      `published.csv`, `speed.json`) and figures. Missing published results,
-      speeds and baselines of a task are those of this package.
-    page: the file to write; the pages of tasks are in `details`.
-    command: None for no commands on the pages.
-    usual_baselines: the baselines of this package, or others for a test.
+  The folder of its `results` has records, baselines, figures, and published
+  results and speeds, for which those of this package stand in. The pages of
+  tasks are in `details`. Without a `command`, pages have no commands. Tests may
+  have other `usual_baselines` than those of this package.
   """
   results: pathlib.Path
   page: pathlib.Path
@@ -124,11 +121,7 @@ class Content:
 
 
 def load(place: Place) -> Content:
-  """Reads the content of the pages.
-
-  Raises:
-    UserError: a published row or the speeds are not valid.
-  """
+  """Reads the content of the pages."""
   from lra.board import frame  # imported late: pandas takes half a second
   boards, left_out = frame.load(
       place.runs, place.baselines, place.usual_baselines)

@@ -29,12 +29,10 @@ _SCALES = np.geomspace(1e-3, 10, 400)
 
 
 class Sample(NamedTuple):
-  """The scores of one model on one test split.
+  """The scores of one model on one test split, one accuracy of each seed.
 
-  Attributes:
-    accuracies: fractions, one of each seed; at least one.
-    examples: number of independent test examples.
-    correct: bool [seeds, examples]; None if the answers are not kept.
+  The `examples` are the number of independent ones. `correct` is a bool [seeds,
+  examples], None if the answers are not kept.
   """
   accuracies: tuple[float, ...]
   examples: int
@@ -50,8 +48,8 @@ class Interval(NamedTuple):
 
 def deviation(sample: Sample) -> float | None:
   """Returns the standard deviation over seeds (ddof 1); None for one seed."""
-  seeds = sample.accuracies
-  return float(np.std(seeds, ddof=1)) if len(seeds) > 1 else None
+  return float(np.std(sample.accuracies, ddof=1)) if (
+      len(sample.accuracies) > 1) else None
 
 
 def interval(sample: Sample) -> Interval:
@@ -248,8 +246,7 @@ def _fisher(right_a, of_a, right_b, of_b):
 
 def p_value(sample: Sample, rule: Sample,
             common: Spread | None = None) -> float:
-  """Returns the p-value of the difference of a sample and a rule without seeds.
-  """
+  """Returns the p-value that a sample differs from a rule without seeds."""
   if not common:
     return float(p_values([sample, rule], None)[0, 1])
   variance, degrees = common.variance_of(sample)
@@ -276,12 +273,10 @@ def rank(samples: Sequence[Sample]) -> tuple[list[Rank], Spread | None]:
   common = spread(samples)
   like = ~apart(samples, common)
   places = np.arange(1, len(samples) + 1)
-  found = [Rank(place=i + 1,
-                first=1 + int((~row[:i]).sum()),
-                last=len(samples) - int((~row[i:]).sum()),
-                like=tuple(places[row].tolist()))
-           for i, row in enumerate(like)]
-  return found, common
+  return [Rank(i + 1, 1 + int((~row[:i]).sum()),
+               len(samples) - int((~row[i:]).sum()),
+               tuple(places[row].tolist()))
+          for i, row in enumerate(like)], common
 
 
 def apart(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:

@@ -39,9 +39,7 @@ def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
               ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
   """Reads the results of some or all tasks under a folder of records.
 
-  Returns:
-    (results, left-out records). A result is a pair (name as in `LeftOut`,
-    `Result`).
+  Returns pairs (name as in `LeftOut`, `Result`), and the left-out records.
   """
   runs, left_out = _read(folder, result.read, task_names)
   left_out += _take_contradictions(runs, folder)
@@ -51,7 +49,7 @@ def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
 def contradictions(folder: pathlib.Path, new: Result) -> list[LeftOut]:
   """Returns the records that a new run, in place of its own, leaves out."""
   path = folder / new.record_path
-  others, _ = _read(folder, result.read, [new.task])
+  others = _read(folder, result.read, [new.task])[0]
   others.pop(path, None)
   with_new = {**others, path: new}
   before = _take_contradictions(others, folder)

@@ -15,12 +15,8 @@ from lra.schema.result import Result
 
 
 class Check(NamedTuple):
-  """One check of a record.
-
-  Attributes:
-    name: what was checked, one word.
-    passed: whether the record may be sent, as far as this check goes.
-    what: what was found; if it failed, a sentence with the remedy.
+  """One check of a record: its name, a word; whether it passed; and what was
+  found, if it failed with the remedy.
   """
   name: str
   passed: bool
@@ -30,13 +26,7 @@ class Check(NamedTuple):
 def check(path: pathlib.Path, results: pathlib.Path) -> list[Check]:
   """Returns the checks of a record; a malformed record fails the only one.
 
-  Args:
-    path: the record.
-    results: folder of the leaderboard's records (`runs/`) and baselines
-      (`floors/`).
-
-  Raises:
-    UserError: the file is missing.
+  The folder `results` has the leaderboard's records and baselines.
   """
   try:
     run = result.read(path)

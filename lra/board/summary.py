@@ -16,11 +16,9 @@ from lra.core.formats import NONE, count, percent
 class Cell(NamedTuple):
   """A score of a model on a task, or a mean of such scores.
 
-  Attributes:
-    digits: digits after the point of percentages.
-    half: half the width of the 95% interval, a fraction, or None.
-    best: whether it is not significantly worse than the best of its table.
-    marks: marks that the page explains.
+  It has so many `digits` after the point of percentages, and `half` the width
+  of the 95% interval. It is among the `best` if it is not significantly worse
+  than the best of its table. The page explains the `marks`.
   """
   accuracy: float | None = None
   digits: int = 2

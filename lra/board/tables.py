@@ -21,14 +21,11 @@ from lra.core.formats import NONE, count, percent, points, ranges
 
 
 class Column(NamedTuple):
-  """One column of a table.
+  """One column of a table; it may be `strong`, and its text have a link.
 
-  Attributes:
-    text: item -> its text, without any markup, '' for nothing.
-    number: whether it has numbers, aligned to the right. The HTML page sorts
-      rows by the first number of the text.
-    strong: item -> whether the text should catch the eye.
-    link: item -> address of the text's link; None for no links.
+  `text` is the text of an item without markup, '' for nothing. Numbers are
+  aligned to the right; the HTML page sorts rows by the first number of the
+  text.
   """
   name: str
   text: Callable[[Any], str]
@@ -45,7 +42,7 @@ class Table(NamedTuple):
 
 
 def _getter(get):
-  """Returns a function of an item; `get` may be an attribute, as 'row.name'."""
+  """Returns a function of an item; `get` may be the name of an attribute."""
   return operator.attrgetter(get) if isinstance(get, str) else get
 
 
@@ -80,9 +77,9 @@ def lines(rows: pandas.DataFrame) -> list:
 def _by_seed(texts):
   """Joins the texts of the seeds of a row; one text if all are equal."""
   texts = list(texts)
-  if len(set(texts)) < 2:
-    return texts[0] if texts else ''
-  return ' / '.join(text or NONE for text in texts)
+  if len(set(texts)) > 1:
+    return ' / '.join(text or NONE for text in texts)
+  return texts[0] if texts else ''
 
 
 def _each(name, show):
@@ -155,7 +152,7 @@ def _grid(item):
 def _learnt_step(item):
   """Returns the largest learnt step of the seeds, None if one lacks it."""
   steps = [run.learnt_step for run in item.row.runs]
-  return None if None in steps else max(steps, default=None)
+  return None if None in steps else max(steps)
 
 
 _NAME = text('model', 'name')
@@ -254,9 +251,7 @@ PUBLISHED = (
 
 
 class Pairs(NamedTuple):
-  """How many of the pairs of rows of a table differ, also by Tukey's HSD.
-
-  If test examples were compared, `tukey` and `spread` are None.
+  """How many pairs of rows differ, also by Tukey's HSD if seeds were compared.
   """
   total: int
   differ: int
@@ -267,10 +262,9 @@ class Pairs(NamedTuple):
 class ScoreTable(NamedTuple):
   """The rows of a task that can be compared.
 
-  Attributes:
-    unbeaten: (name, accuracy) of their baselines if no row is better.
-    twins: names of rows with the same answers, in lists.
-    compared: the rows beside published scores.
+  `unbeaten` has (name, accuracy) of their baselines if no row is better,
+  `twins` the names of rows with the same answers, `compared` rows beside
+  published scores.
   """
   key: TableKey
   unbeaten: Sequence[tuple[str, float]]
@@ -285,14 +279,14 @@ def scores(board: Board, papers: Sequence[Published]) -> list[ScoreTable]:
   found = []
   for key, rows in board.tables().items():
     members = lines(rows)
-    compared = [] if key.departures else _beside(
+    compared = () if key.departures else _beside(
         members, papers, board.task.name, key.protocol)
     found.append(ScoreTable(
         key, sorted({(row.baseline_name, row.baseline)
                      for row in none_above(members)}),
         without_empty(SCORES, members), _pairs(members, board.spreads.get(key)),
-        _twins(members),
-        without_empty(COMPARED, compared) if compared else None))
+        _twins(members), without_empty(COMPARED, compared) if compared else None
+    ))
   return found
 
 
@@ -325,20 +319,14 @@ def none_above(rows: Sequence) -> list:
 
 
 def _beside(members, papers, task, protocol):
-  """Returns the rows with published scores, each as one run on other examples.
-  """
-  found = []
-  for row in members:
-    for paper in papers:
-      score = paper.score(task)
-      if row.seeds and score is not None and (
-          paper.here, paper.protocol) == (row.model, protocol):
-        sample = row.row.sample
-        found.append(types.SimpleNamespace(
-            **vars(row), paper=paper, published=score,
-            off=row.accuracy - score, bounds=statistics.difference(
-                sample, Sample((score,), sample.examples))))
-  return found
+  """Returns rows with published scores, each as one run on other examples."""
+  return [types.SimpleNamespace(
+      **vars(row), paper=paper, published=score, off=row.accuracy - score,
+      bounds=statistics.difference(row.row.sample, Sample(
+          (score,), row.row.sample.examples)))
+          for row in members if row.seeds for paper in papers
+          if (score := paper.score(task)) is not None
+          and (paper.here, paper.protocol) == (row.model, protocol)]
 
 
 def _pairs(rows, spread):

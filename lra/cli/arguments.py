@@ -43,11 +43,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parsed(word: str, arguments: Sequence[str]) -> argparse.Namespace:
-  """Returns the parsed arguments of a word; `main` is its function.
-
-  Raises:
-    UserError: an argument is wrong, missing or unknown.
-  """
+  """Returns the parsed arguments of a word; `main` is its function."""
   parser = Parser(word)
   args, unknown = parser.parse_known_args(arguments)
   if unknown:
@@ -74,12 +70,7 @@ def flags_of(word: str) -> set[str]:
 
 
 def elsewhere(name: str, here: str) -> str:
-  """Returns a sentence if a flag belongs to another word than `here`, or ''.
-
-  Args:
-    name: the flag, without dashes.
-    here: the word that it was given to.
-  """
+  """Returns a sentence if a flag belongs to another word than `here`, or ''."""
   program = ' '.join(paths.program())
   if name in WORDS and name != here:
     return (f'--{name} is no flag: write {program} {name}, and see '

@@ -60,10 +60,9 @@ def check(path: pathlib.Path, results_dir: pathlib.Path) -> int:
     raise UserError(f'--check={path} is no file: give a record, such as '
                     'lra/results/runs/<task>/<model>-<config hash>-s0.json.')
   checks = submission.check(path, results_dir)
-  for one in checks:
+  for one in sorted(checks, key=lambda one: not one.passed):
     if one.passed:
       print(f'ok    {one.name:9} {one.what}', flush=True)
-  faults = [one for one in checks if not one.passed]
-  for one in faults:
-    print(f'error: {one.name}: {one.what}', file=sys.stderr)
-  return USER_ERROR if faults else 0
+    else:
+      print(f'error: {one.name}: {one.what}', file=sys.stderr)
+  return 0 if all(one.passed for one in checks) else USER_ERROR

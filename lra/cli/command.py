@@ -40,9 +40,10 @@ def run(function: Callable[[], int]) -> None:
     finally:
       sys.stdout.flush()  # here a full disk still gives an error
   except UserError as e:
-    fail(str(e))
+    print(f'error: {e}', file=sys.stderr)
+    code = USER_ERROR
   except signals.Stop:
-    sys.exit(signals.STOPPED)
+    code = signals.STOPPED
   except Exception as e:
     what = environment.blamed(e) or _of_files(e)
     if not what:
@@ -64,12 +65,6 @@ def _of_files(error):
   path = shortened(os.fsdecode(error.filename), _LONGEST_PATH)
   return (f'{path} cannot be used ({error.strerror}): choose another path, or '
           'correct that, then repeat the command.')
-
-
-def fail(sentence: str) -> None:
-  """Ends the process with one sentence and the code for user errors."""
-  print(f'error: {sentence}', file=sys.stderr)
-  sys.exit(USER_ERROR)
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:

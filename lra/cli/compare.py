@@ -30,9 +30,6 @@ def main(args) -> int:
 def compare(first: pathlib.Path, second: pathlib.Path) -> str:
   """Returns fields that differ, scores with intervals and a significance test.
 
-  Args:
-    first, second: run directories with a result, or records.
-
   Raises:
     UserError: a run cannot be read, is not finished or is not a classifier, or
       the runs have different test splits.
@@ -45,21 +42,26 @@ def compare(first: pathlib.Path, second: pathlib.Path) -> str:
         f'has {b.task} (data {b.data_fingerprint[:8]}): only runs on one test '
         'split can be compared.')
   flat, filled = zip(*(_filled(r.config) for r in runs), strict=True)
-  lines = [f'{"":34}{"A":>22}{"B":>22}']
-  lines += [
-      f'{name:34}{_value(flat[0], name):>22}{_value(flat[1], name):>22}'
-      for name in sorted({*flat[0], *flat[1]})
-      if _value(flat[0], name) != _value(flat[1], name)]
-  lines += [
+  lines = [('', 'A', 'B'), *(
+      (name, *texts) for name in sorted({*flat[0], *flat[1]})
+      for texts in [[shown(values[name]) if name in values else 'unset'
+                     for values in flat]] if texts[0] != texts[1])]
+  notes = [
       f'{len(names)} fields did not exist yet when {run} was trained; '
       'their values describe how that version trained.'
       for run, names in zip('AB', filled, strict=True) if names]
   rows = [Row([r]) for r in runs]
-  lines.append(f'{"test accuracy %":34}' + ''.join(
-      f'{percent(row.mean, row.digits):>22}' for row in rows))
-  lines.append(f'{"95% interval over test examples":34}' + ''.join(
-      f'{_interval(row):>22}' for row in rows))
-  return '\n'.join([*lines, *_verdict(*rows)])
+  scores = [
+      ('test accuracy %', *(percent(row.mean, row.digits) for row in rows)),
+      ('95% interval over test examples', *(' to '.join(
+          percent(end, row.digits) for end in row.interval[:2])
+                                            for row in rows))]
+  return '\n'.join([*map(_line, lines), *notes, *map(_line, scores),
+                    *_verdict(*rows)])
+
+
+def _line(cells):
+  return '{:34}{:>22}{:>22}'.format(*cells)
 
 
 def _filled(config):
@@ -71,15 +73,6 @@ def _filled(config):
   later = {name: value for name, value in fields.added(
       flat.get('model.name', '')).items() if name not in flat}
   return {**flat, **later}, sorted(later)
-
-
-def _interval(row):
-  return ' to '.join(percent(end, row.digits) for end in (
-      row.interval.low, row.interval.high))
-
-
-def _value(flat, name):
-  return shown(flat[name]) if name in flat else 'unset'
 
 
 def _verdict(*rows):

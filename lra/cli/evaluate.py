@@ -41,19 +41,9 @@ def main(args) -> int:
 
 
 def evaluate(folder: pathlib.Path) -> str:
-  """Returns the test scores of a run's model, beside the recorded ones.
-
-  Args:
-    folder: a run directory, a checkpoint or another model of `api.load`.
-
-  Raises:
-    UserError: `api.load` raises it, or the data is not that of the run.
-  """
-  from lra.share import api
-  folder = hub.place(folder)
-  trained = api.load(folder)
+  """Returns the test scores of a model of `api.load`, and the recorded ones."""
+  trained, recorded = _loaded(folder)
   scores = trained.evaluate('test', same_data=True)
-  recorded = results.read_if_there(folder / 'result.json')
   lines = [f'{trained.config.model.name} on {trained.config.task}, parameters '
            f'of step {trained.step}']
   for name, value in scores.items():
@@ -64,20 +54,16 @@ def evaluate(folder: pathlib.Path) -> str:
   return '\n'.join(lines)
 
 
-def longer(folder: pathlib.Path, lengths: Sequence[str]) -> str:
-  """Returns the scores of a run's model on sequences of other lengths.
-
-  Args:
-    folder: as for `evaluate`.
-    lengths: such as '64' or '40-256', in tokens.
-
-  Raises:
-    UserError: `api.load` or `api.Trained.evaluate_longer` raises it.
-  """
+def _loaded(folder):
+  """Returns a model of `api.load`, and its recorded result or None."""
   from lra.share import api
   folder = hub.place(folder)
-  trained = api.load(folder)
-  recorded = results.read_if_there(folder / 'result.json')
+  return api.load(folder), results.read_if_there(folder / 'result.json')
+
+
+def longer(folder: pathlib.Path, lengths: Sequence[str]) -> str:
+  """Returns the scores of a model on sequences of such lengths as '40-256'."""
+  trained, recorded = _loaded(folder)
   task = trained.program.objective.task
   lines = [f'{trained.config.model.name} on {task.name}, trained on up to '
            f'{task.seq_len} tokens, parameters of step {trained.step}',

@@ -38,19 +38,11 @@ def export(folder: pathlib.Path, run: pathlib.Path,
   """Writes the folder in the form of Hugging Face's hub, all or nothing.
 
   It has the config, the parameters, the forward function, the result and a
-  model card. The first and the fourth are without paths.
-
-  Args:
-    folder: the folder to write.
-    run: directory of a finished run.
-    push: if given, USER/NAME of the model to upload it as.
+  model card. The first and the fourth are without paths. With `push`,
+  USER/NAME, it is uploaded as this model.
 
   Returns:
     A description of what was written.
-
-  Raises:
-    UserError: the folder exists or cannot be written, the run has no test
-      score, a library is missing, `api.load` raises it, or the upload fails.
   """
   from lra.run import weights
   from lra.share import api, stablehlo

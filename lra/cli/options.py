@@ -116,12 +116,8 @@ def names() -> set[str]:
 
 
 def check() -> None:
-  """Checks the flags together, and expands `~` in paths.
-
-  The shell does not expand it in --flag=~.
-
-  Raises:
-    UserError: a flag is empty, lacks another or contradicts another.
+  """Checks the flags together, and expands `~` in paths: no shell does in
+  --flag=~.
   """
   values = {name: flags.FLAGS[name].value for name in names()}
   given = {name for name, value in values.items()

@@ -1,8 +1,8 @@
 """Counts the parameters of every model on every task without computing them.
 
-It also finds the state size of every model. Counting takes seconds. So
-`run_lra.py list` reads the file that `python -m lra.cli.parameters` has
-written, and counts only models missing in it.
+Counting takes seconds, as does finding the state sizes. So `run_lra.py list`
+reads the file that `python -m lra.cli.parameters` has written, and counts only
+models missing in it.
 """
 
 import argparse
@@ -35,6 +35,12 @@ def parameters(model: str, task: str) -> int:
   return one + (layers - 1) * (_traced(config, 2) - one if layers > 1 else 0)
 
 
+def _config_of(model, argument):
+  """Returns a copy of the config `configs/<model>.py:<argument>`."""
+  return importlib.import_module(f'lra.configs.{model}').get_config(
+      argument).copy_and_resolve_references()
+
+
 def _traced(config, layers):
   """Returns the number of parameters of a config with this many blocks."""
   import jax  # takes a second, and reading the counts does not need it
@@ -53,12 +59,10 @@ def _traced(config, layers):
 
 
 def table() -> tuple[dict[str, dict[str, int]], list[str]]:
-  """Returns the parameters of all models that can be built, on `TASKS`.
+  """Returns {model: {task: parameters}} on `TASKS`, and problems.
 
-  Returns:
-    (model -> task -> parameters, problems). Models that were counted before
-    are read. A model whose file or config fails is left out and has a sentence
-    in the problems.
+  Models that were counted before are read. A model whose file or config fails
+  is left out and has a sentence in the problems.
   """
   known, problems = read(), []
   found = {}
@@ -77,15 +81,13 @@ def count(model: str) -> dict[str, int]:
 
 
 def state_size(model: str) -> int | None:
-  """Returns the state size of a layer of a model on TASKS[0], None if unknown.
-  """
+  """Returns the state size of a layer on TASKS[0], None if unknown."""
   from lra.run.experiment import resolve
   return resolve(_config_of(model, TASKS[0])).state_size
 
 
 def state_sizes() -> dict[str, int]:
-  """Reads model -> state size of the known ones; {} if there is no such file.
-  """
+  """Reads model -> state size of the known ones."""
   return {row['model']: int(row[STATE])
           for row in inputs.counts(COUNTED, ('model', STATE), ())
           if row[STATE].isdecimal()}
@@ -97,16 +99,10 @@ def read(path: pathlib.Path = COUNTED) -> dict[str, dict[str, int]]:
           for row in inputs.counts(path, ('model',), TASKS)}
 
 
-def write(folder: pathlib.Path, names: Iterable[str] | None = None
-          ) -> pathlib.Path:
+def write(folder: pathlib.Path, names: Iterable[str] | None = None) -> None:
   """Writes the parameter counts of models, and of each protocol's Transformer.
 
-  Args:
-    folder: the folder to write to.
-    names: the models; by default all.
-
-  Returns:
-    The path of `parameters.csv`; `budgets.csv` is in the same folder.
+  All models are counted, or those with `names`.
   """
   names = [e.name for e in catalogue.read()] if names is None else names
   files.write_all({
@@ -116,7 +112,6 @@ def write(folder: pathlib.Path, names: Iterable[str] | None = None
       folder / inputs.BUDGETS.name: _csv(
           ['protocol', 'task', 'transformer'],
           ([*of, number] for of, number in count_budgets().items()))})
-  return folder / COUNTED.name
 
 
 def count_budgets() -> dict[tuple[str, str], int]:
@@ -138,19 +133,11 @@ def _csv(header, rows):
   return out.getvalue().encode()
 
 
-def main() -> None:
-  """Counts all models and writes lra/results/parameters.csv and budgets.csv."""
-  argparse.ArgumentParser(
-      prog='python -m lra.cli.parameters', description=main.__doc__
-  ).parse_args()
-  print(f'wrote {write(paths.results())} and {inputs.BUDGETS.name} beside it')
-
-
 if __name__ == '__main__':
-  main()
-
-
-def _config_of(model, argument):
-  """Returns a copy of the config `configs/<model>.py:<argument>`."""
-  return importlib.import_module(f'lra.configs.{model}').get_config(
-      argument).copy_and_resolve_references()
+  argparse.ArgumentParser(
+      prog='python -m lra.cli.parameters', description=(
+          'Counts all models and writes lra/results/parameters.csv and '
+          'budgets.csv.')).parse_args()
+  write(paths.results())
+  print(f'wrote {paths.results()}/{COUNTED.name} and {inputs.BUDGETS.name} '
+        'beside it')

@@ -33,10 +33,6 @@ def predict(path: pathlib.Path, folder: pathlib.Path) -> str:
   """Returns class, probability and example for each line of a file.
 
   Empty lines stay empty.
-
-  Raises:
-    UserError: the file cannot be read, a line is not an example, or `api.load`
-      or `api.Trained.predict` raises it.
   """
   from lra.data_prep.encode import NoExample
   from lra.share import api

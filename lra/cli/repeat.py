@@ -28,16 +28,9 @@ def command(run: Result, seeds: Sequence[int] = ()) -> str:
   """Returns the shell command that makes a run of the same config again.
 
   The command names the model's config file, and each field that differs from
-  this file except the data folder. It does not name a version of the code.
-
-  Args:
-    run: its record.
-    seeds: rising seeds of one or more runs that the command makes instead; by
-      default the run's own.
-
-  Returns:
-    The command, or a sentence that begins with "No command" and gives the
-    reason why this version of the code has none.
+  this file except the data folder. It does not name a version of the code. With
+  `seeds`, rising ones, it makes these runs instead. If this version of the code
+  has no command, a sentence that begins with "No command" gives the reason.
   """
   how = f'{run.task},protocol={run.protocol}'
   try:
@@ -76,23 +69,28 @@ def _flags(run, made):
     differ = {name: value for name, value in wanted.items()
               if name in ours and ours[name] != value}
     if not differ:
-      return _shown(_as_flags(changes | {'seed': run.seed}))
+      flags = _as_flags(changes | {'seed': run.seed})
+      for flag in flags:
+        if not flag.isprintable() or '  ' in flag:
+          raise UserError(f'{flag.split("=")[0]!r} has a value that a command '
+                          'line cannot show.')
+      return flags
     changes |= differ
   raise UserError(f'{sorted(differ)[0]} cannot be set.')
 
 
 def _as_flags(changes):
-  return tuple(f'--config.{name}={_text(value)}'
-               for name, value in sorted(changes.items()))
+  """Returns flags with the values of fields, as their fields can parse them."""
+  return tuple(
+      f'--config.{name}={value if isinstance(value, str) else repr(value)}'
+      for name, value in sorted(_tuples(changes).items()))
 
 
-def _shown(flags):
-  """Returns the flags; UserError if one has characters that do not show."""
-  for flag in flags:
-    if not flag.isprintable() or '  ' in flag:
-      raise UserError(f'{flag.split("=")[0]!r} has a value that a command line '
-                      'cannot show.')
-  return flags
+def _tuples(value):
+  """Turns JSON's lists into the tuples that they are in configs."""
+  if isinstance(value, dict):
+    return {key: _tuples(inner) for key, inner in value.items()}
+  return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _fields(run: Result) -> dict[str, Any]:
@@ -117,8 +115,7 @@ def _wanted(run):
 
 @functools.cache
 def _follows_seed(model):
-  """Returns whether a model's config file derives other fields from the seed.
-  """
+  """Returns whether a model's config file derives fields from the seed."""
   try:
     one, other = (_made(f'{model}.py:listops_mini', (f'{_SEED}{seed}',))
                   for seed in (1, 2))
@@ -133,15 +130,3 @@ def _made(made, flags):
   config = loader.made_by([f'--config={_CONFIGS / made}', *flags])
   values = config.copy_and_resolve_references().to_dict()
   return identity.with_sizes(identity.flatten(json.loads(json.dumps(values))))
-
-
-def _text(value):
-  """Returns a value as text that the flag of its field can parse."""
-  return value if isinstance(value, str) else repr(_tuples(value))
-
-
-def _tuples(value):
-  """Turns JSON's lists into the tuples that they are in configs."""
-  if isinstance(value, dict):
-    return {key: _tuples(inner) for key, inner in value.items()}
-  return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -9,7 +9,9 @@ resumes what was stopped. See docs/runs.md.
 
 import argparse
 import dataclasses
+import functools
 import pathlib
+import signal
 import sys
 
 from lra.cli import arguments, board, command
@@ -72,7 +74,8 @@ def add_arguments(parser):
   jobs.add_argument('--hours', metavar='H', help='time limit of a job of '
                     'Slurm, 4 by default; then it is queued again and resumes',
                     type=arguments.number(float, 0.1, 10_000))
-  for name in ('--notest', '--hide_test'):  # for processes of this program
+  # For processes of this program.
+  for name in ('--notest', '--hide_test', '--until_eof'):
     parser.add_argument(name, action='store_true', help=argparse.SUPPRESS)
 
 
@@ -98,7 +101,7 @@ def _check(args):
 
 def main(args) -> int:
   _check(args)
-  from lra.many import execute, processes, status
+  from lra.many import execute, plan, processes, status
   from lra.many import runs as runs_lib
   from lra.run import writers
   options = execute.Options(
@@ -111,6 +114,8 @@ def main(args) -> int:
     command.use_compile_cache(args.compile_cache)
     return execute.train(runs_lib.experiments(flags), dataclasses.replace(
         options, test=not args.notest, show_test=not args.hide_test))
+  if args.until_eof:
+    processes.end_with_stdin(signal.SIGTERM)
   writers.check(options.log)
   if args.part is not None:
     runs_lib.part([], args.part)  # checks its form
@@ -131,31 +136,23 @@ def main(args) -> int:
       return 0
     runs = found
   if args.plan:
-    _plan(args, runs, records)
+    print(f'The plan of {args.file}:', flush=True)
+    print(plan.table(
+        plan.of_units(runs_lib.units(runs), plan.estimator(
+            runs, args.results_dir, records)), args.max_minutes))
     return 0
   execute.warn_of_edits((run.folder, run.result()[0]) for run in runs)
   if args.status:
-    status.show(runs, sys.stdout, records, whole)
+    status.show(functools.partial(status.standings, runs, records, whole),
+                sys.stdout)
     return 0
   return _train(args, whole, runs, options)
-
-
-def _plan(args, runs, records):
-  from lra.many import plan
-  from lra.many import runs as runs_lib
-  print(f'The plan of {args.file}:', flush=True)
-  print(plan.table(
-      plan.of_units(runs_lib.units(runs), plan.estimator(
-          runs, args.results_dir, records)), args.max_minutes))
 
 
 def _train(args, whole, runs, options):
   """Trains runs in processes or jobs; returns the exit code.
 
   With Slurm it returns 0 once the jobs are queued.
-
-  Raises:
-    UserError: runs have failed for reasons that a user can correct.
   """
   from lra.board import publish
   from lra.many import choose, plan, processes, status, study
@@ -177,7 +174,7 @@ def _train(args, whole, runs, options):
         lambda run: estimate and estimate(run).compiling)
     made.train(runs)
     stopped, broken = made.stopped, made.broken
-  print(status.text(runs, whole=whole), flush=True)
+  print(status.text(*status.standings(runs, whole=whole)), flush=True)
   if runs[0].arm and (options.record or options.replace):
     study.publish(options.place)
   for unit in units:
@@ -217,9 +214,10 @@ def _submit(args, whole, runs, options):
   """
   from lra.many import jobs, processes, status
   from lra.many import runs as runs_lib
-  jobs.check(args.executor)
   pieces = len(runs_lib.pieces(whole))
   local = args.executor == 'local'
+  if not local:
+    jobs.check()
   count = min(args.jobs or 2, pieces) if local else pieces
   left = {run for unit in runs_lib.units(runs)
           for run in processes.unfinished(unit, options)}
@@ -238,8 +236,8 @@ def _submit(args, whole, runs, options):
                 partition=args.partition, hours=args.hours or 4)
     return None, set()
   with signals.later('once the jobs have stopped'):
-    codes = jobs.here(folder, said, status.Live(
-        runs, sys.stdout, whole=whole).draw, **how)
+    codes = jobs.here(folder, said, status.Live(functools.partial(
+        status.standings, runs, whole=whole), sys.stdout).draw, **how)
   broken = {run for code, made in zip(codes, parts.values(), strict=True)
             if processes.is_bug(code) for run in made}
   return bool(signals.reason()) or signals.STOPPED in codes, broken

@@ -23,8 +23,7 @@ from lra.schema.fields import FIELDS
 
 def summary() -> str:
   """Returns the flags of training, with their meaning."""
-  program = ' '.join(paths.program())
-  lines = [f'usage: {program} --config=FILE:TASK FLAGS']
+  lines = [f'usage: {" ".join(paths.program())} --config=FILE:TASK FLAGS']
   for name in ('config', *sorted(options.names() - {'config'})):
     text = ' '.join(f'--{name}: {flags.FLAGS[name].help}'.split())
     lines.append(textwrap.fill(
@@ -33,13 +32,8 @@ def summary() -> str:
 
 
 def parse(argv: Sequence[str]) -> None:
-  """Parses the flags of training.
-
-  Args:
-    argv: the arguments of the process, without the program's name.
-
-  Raises:
-    UserError: a flag or the config is wrong.
+  """Parses the flags of training; a UserError names a flag or field that is
+  wrong.
   """
   try:
     rest = flags.FLAGS([sys.argv[0], *argv])
@@ -95,7 +89,11 @@ def _train():
   environment.check_xla_flags()
   command.use_compile_cache(command.CACHE.value)
   if options.COMPILE_ONLY.value:
-    _compile(chosen)
+    from lra.run import program, rundir
+    began = rundir.environment(chosen.folder)  # its dtype and sizes are kept
+    made, _ = program.make(
+        chosen, dtype=began.get('dtype'), before=began).fit_train()
+    made.fit_eval()
     return 0
   if options.TRIAL.value:
     return _trial(chosen)
@@ -119,11 +117,7 @@ def _train():
 
 
 def _experiment():
-  """Returns the experiment of --config.
-
-  Raises:
-    UserError: the experiment cannot run; the message names the field.
-  """
+  """Returns the experiment of --config."""
   if command.CONFIG.value is None:
     given = [f'--{name}' for name in sorted(options.names())
              if flags.FLAGS[name].present]
@@ -134,18 +128,6 @@ def _experiment():
   return experiment.resolve(
       command.CONFIG.value, folder=options.WORKDIR.value,
       made_by=config_flags.get_config_filename(flags.FLAGS['config']))
-
-
-def _compile(experiment):
-  """Compiles the training and the evaluation step.
-
-  A run that was begun keeps its dtype and sizes.
-  """
-  from lra.run import program, rundir
-  began = rundir.environment(experiment.folder)
-  made, _ = program.make(
-      experiment, dtype=began.get('dtype'), before=began).fit_train()
-  made.fit_eval()
 
 
 def _trial(experiment):
@@ -216,11 +198,9 @@ def _seeds(experiment):
 
 
 def _maker(experiment, flag: str) -> Callable:
-  """Returns a function that makes the experiment with further changes.
+  """Returns a function that makes the experiment of --config with changes.
 
-  Args:
-    experiment: the experiment of --config.
-    flag: the flag that has the changes, words such as `train.steps=5`.
+  The `flag` has the changes, words such as `train.steps=5`.
   """
   from lra.run.experiment import resolve
   asked = config_flags.get_override_values(flags.FLAGS['config'])

@@ -18,26 +18,22 @@ from lra.schema.result import SEARCHED, Result, Search
 
 
 class Best(NamedTuple):
-  """The best of several settings.
+  """The index of the best of several settings, and each one's mean accuracy.
 
-  Attributes:
-    index: its index; None if no setting has a score.
-    means: the mean validation accuracy of each setting; None if a run of it
-      has none, or its loss was not finite.
+  The index is None if no setting has a score. A mean is None if a run of the
+  setting has no score, or its loss was not finite.
   """
   index: int | None
   means: tuple[float | None, ...]
 
 
 def of(settings: Sequence[Sequence[Result]]) -> Best:
-  """Returns the setting with the highest mean validation accuracy.
+  """Returns the best of settings, given by the results of their seeds.
 
-  Ties are decided by the lower mean validation loss, then by the order.
-
-  Args:
-    settings: the results of each setting, one for each seed.
+  It has the highest mean validation accuracy. Ties are decided by the lower
+  mean validation loss, then by the order.
   """
-  means = tuple(_mean(map(_score, runs)) for runs in settings)
+  means = tuple(_mean(map(score, runs)) for runs in settings)
   found = [i for i, mean in enumerate(means) if mean is not None]
   # Means of floats that should be equal may differ in their last digits.
   return Best(min(found, default=None, key=lambda i: (
@@ -50,26 +46,19 @@ def _mean(scores):
   return None if None in scores else statistics.fmean(scores)
 
 
-def _score(run):
+def score(run: Result) -> float | None:
   """Returns the validation accuracy of a run, None if it diverged."""
   return None if run.status == 'diverged' else getattr(
       run.val, 'accuracy', None)
 
 
 class Choice(NamedTuple):
-  """The setting that a search chose.
+  """The setting that a search chose: its runs, and how, for their records.
 
-  Attributes:
-    runs: its runs, one per seed; () if the loss of every setting was not
-      finite.
-    search: how it was chosen, for the records.
-    score: its validation accuracy, None without runs.
-    words: the chosen values.
+  `runs` is () if the loss of every setting was not finite.
   """
   runs: Setting
   search: Search
-  score: float | None
-  words: str
 
 
 def choice(unit: Unit) -> Choice | None:
@@ -86,13 +75,9 @@ def choice(unit: Unit) -> Choice | None:
   grid = {name: [json.loads(text) for text in dict.fromkeys(
       json.dumps(setting[name]) for setting in settings)]
           for name in unit.searched}
-  search = Search(
+  return Choice(() if index is None else unit.settings[index], Search(
       tried=len(settings), grid=grid, chosen_by='validation accuracy',
-      seed=results[0].seed, scores=list(zip(settings, scores, strict=True)))
-  if index is None:
-    return Choice((), search, None, 'none: the loss of all was not finite')
-  return Choice(unit.settings[index], search, scores[index], ' '.join(
-      f'{name}={json.dumps(value)}' for name, value in settings[index].items()))
+      seed=results[0].seed, scores=list(zip(settings, scores, strict=True))))
 
 
 def wanted(unit: Unit) -> list[Run]:
@@ -110,10 +95,8 @@ def wanted(unit: Unit) -> list[Run]:
 
 
 def names(configs: Sequence[Mapping]) -> list[str]:
-  """Returns `field=value` of the fields in which configs differ, as texts.
-
-  Args:
-    configs: {dotted field: value} of each.
+  """Returns the fields in which configs, {dotted field: value}, differ, as
+  texts.
   """
   fields = [name for name in dict.fromkeys(
       name for config in configs for name in config)
@@ -137,9 +120,8 @@ def text(groups: Sequence[Sequence[Result]],
          others: Sequence[Result] = ()) -> str:
   """Returns the best of several settings in words, with its test score if any.
 
-  Args:
-    groups: the results of each setting; all runs have ended.
-    others: results of the best setting that were not compared.
+  All runs of the `groups`, one per setting, have ended. `others` are runs of
+  the best setting that were not compared.
   """
   best = of(groups)
   said = f'best of {len(groups)} settings by validation: '
@@ -177,15 +159,10 @@ def tested(runs: Sequence[Result]) -> str:
 
 def of_unit(unit: Unit, so_far: Mapping[Run, float | None]
             ) -> tuple[Setting, str]:
-  """Returns the best setting of a unit with several, and it in words.
+  """Returns the runs of the best setting of a unit, and a text that names it.
 
-  Args:
-    unit: the settings of a model on a task.
-    so_far: the best validation accuracy of each run up to now.
-
-  Returns:
-    The runs of the best setting, () while a run has not ended; and the text, ''
-    while no run has a score.
+  The runs are () while a run has not ended; the text is '' while no run has a
+  score. `so_far` has the best validation accuracy of each run up to now.
   """
   compared = [runs[:1] if unit.searched else runs for runs in unit.settings]
   results = [[run.result()[0] for run in runs] for runs in compared]

@@ -3,16 +3,17 @@
 import contextlib
 import dataclasses
 import math
+import os
 import pathlib
 import time
 from collections.abc import Iterable, Sequence
 
-from lra.board import publish, rows
+from lra.board import catalogue, publish, rows
 from lra.core import distributed, signals
 from lra.core.errors import UserError
 from lra.core.formats import percent
 from lra.core.terminal import say
-from lra.many import announce, choose
+from lra.many import choose
 from lra.run import writers
 from lra.run.rundir import check_config
 from lra.schema import identity
@@ -75,10 +76,7 @@ def deadline(max_minutes: float | None) -> float:
 def train(runs: list, options: Options, search: Search | None = None) -> int:
   """Trains experiments to the end, a stop or a failure.
 
-  Args:
-    runs: the experiments.
-    options: see `Options`.
-    search: the search that chose their settings, for their records.
+  The `search` that chose their settings is for their records.
 
   Returns:
     The code of a stop if any run stopped, else the largest exit code.
@@ -88,12 +86,15 @@ def train(runs: list, options: Options, search: Search | None = None) -> int:
       is raised once all have ended.
   """
   writers.check(options.log)
-  how = {'log': options.log, 'tested': options.test}
+  how = {}
   if options.profile is not None:
     from lra.run import profile
     how['profiled'] = profile.steps(
         options.profile, runs[0].config.train.steps)
-  _warn_of_form({run.config.model.name for run in runs})
+  for name in sorted({run.config.model.name for run in runs}):
+    problem = catalogue.problem(name)
+    if problem and distributed.is_leader():
+      say(f'{problem} Until then `list` leaves the model out.')
   tasks = {run.task.name for run in runs
            if options.records(run.changes or search)}
   if tasks:
@@ -141,17 +142,16 @@ def train_sources(runs: Iterable, options: Options) -> int:
 
   They are not tested and have no records.
   """
-  made = filter(None, (run.source for run in runs))
-  sources = list({one.folder: one for one in made if not (
-      one.folder / 'checkpoints').exists()}.values())
+  sources = list({one.folder: one for run in runs if (one := run.source)
+                  and not (one.folder / 'checkpoints').exists()}.values())
   if not sources:
     return 0
   code = train_sources(sources, options)
   if code:
     return code
   options, errors = dataclasses.replace(options, test=False), []
-  for run, result in _ended(_trained(sources, options, {
-      'log': options.log, 'tested': False, 'recorded': False}, errors), errors):
+  for run, result in _ended(
+      _trained(sources, options, {'recorded': False}, errors), errors):
     if distributed.is_leader() and result:
       print(summary(result, run.folder))
     code = EXIT['stopped' if result is None else result.status]
@@ -172,18 +172,9 @@ def _ended(trained, errors):
     errors.append(error)
 
 
-def _warn_of_form(names):
-  """Reports models whose files do not have the form that `list` reads."""
-  from lra.board import catalogue
-  for problem in filter(None, map(catalogue.problem, sorted(names))):
-    if distributed.is_leader():
-      say(f'{problem} Until then `list` leaves the model out.')
-
-
 @contextlib.contextmanager
 def _kept(errors, run, shown):
-  """Context that keeps a UserError, which is printed if it is not the only one.
-  """
+  """Keeps a UserError, and prints it if it is not the only one."""
   try:
     yield
   except UserError as error:
@@ -193,13 +184,12 @@ def _kept(errors, run, shown):
 
 
 def _trained(runs, options, how, errors):
-  """Yields each run with its result; runs that are finished already come first.
-  """
+  """Yields each run with its result; finished runs come first."""
   from lra.run import train as train_lib
   left, done = [], []
   for run in runs:
     with _kept(errors, run, len(runs) > 1):
-      result = finished(run, how['tested'])
+      result = finished(run, options.test)
       if result is None:
         left.append(run)
         continue
@@ -214,9 +204,8 @@ def _trained(runs, options, how, errors):
   yield from done
   if not left:
     return
-  how['announced'] = announce.text(
-      left, options.place, tested=how['tested'], recorded=how['recorded'],
-      replace=options.replace)
+  how |= {'log': options.log, 'tested': options.test,
+          'announced': announced(left, options, how['recorded'])}
   if len(runs) == 1:
     yield left[0], train_lib.train(left[0], options.minutes, **how)
   else:
@@ -226,15 +215,44 @@ def _trained(runs, options, how, errors):
         left, at_once=at_once, max_minutes=options.minutes, **how)
 
 
+def announced(runs: Sequence, options: Options, recorded: bool) -> str:
+  """Returns a line that names the files that training these runs will write."""
+  place = options.place
+  said = 'Writes to ' + (f'{len(runs)} run directories, such as ' if (
+      len(runs) > 1) else '') + str(_shown(runs[0].folder))
+  if not options.test:
+    return f'{said}; without a test there is no record.'
+  if not recorded:
+    return f'{said}; the result is not recorded.'
+  if not options.replace and all(_record_of(run, place).exists()
+                                 for run in runs):
+    return (f'{said}; {_shown(place.runs)} has a record already, which is '
+            'compared with the result but not changed.')
+  return (f'{said}; then records the result in {_shown(place.runs)}, which '
+          f'changes {_shown(place.page)}, its pages in '
+          f'{_shown(place.details)} and the figures in '
+          f'{_shown(place.figures)}. --norecord prevents this.')
+
+
+def _record_of(run, place):
+  """Returns the path of a run's record if its settings were not searched."""
+  config = run.config.to_dict()
+  return place.runs / config['task'] / (
+      f'{config["model"]["name"]}-{identity.run_name(config)}.json')
+
+
+def _shown(path):
+  """Returns a path, from the current folder if it lies in there."""
+  path, here = pathlib.Path(os.path.abspath(path)), pathlib.Path.cwd()
+  return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 def finished(run, tested: bool) -> Result | None:
-  """Returns the result of a run that has ended, else None.
+  """Returns the result of a run that has ended, with its test if `tested`, or
+  None.
 
   Only the leader reads it: in a shared folder another machine may see the file
   later. Curves that are missing are drawn.
-
-  Args:
-    run: the experiment.
-    tested: whether a run has ended only with its test.
 
   Raises:
     UserError: the folder, or the result in it, belongs to another run.
@@ -319,6 +337,7 @@ def _ending(results, whole, tested):
 def summary(result: Result, folder: pathlib.Path) -> str:
   """Returns the summary of a result, in a few lines."""
   lines = [f'{result.status}: {folder}']
+  step = f'(checkpoint of step {result.best_step})'
   if result.status == 'diverged':
     lines.append(
         f'The loss was not finite at step {result.steps}: try a smaller '
@@ -328,19 +347,17 @@ def summary(result: Result, folder: pathlib.Path) -> str:
                  'config.train.microbatch_size or config.encoder.remat=True.')
   if result.test is None and result.status in ('ok', 'validated'):
     accuracy = getattr(result.val, 'accuracy', None)
-    lines.append(f'validation accuracy {percent(accuracy)}% (checkpoint of '
-                 f'step {result.best_step})'
+    lines.append(f'validation accuracy {percent(accuracy)}% {step}'
                  f'{", not tested" * (result.status == "validated")}')
   if result.test:
     accuracy = getattr(result.test, 'accuracy', None)
     score = (f'loss {result.test.loss:.4f}' if accuracy is None
              else f'accuracy {accuracy:.2%}')
-    lines.append(f'test {score} (checkpoint of step {result.best_step})')
-    for name, scores in result.longer.items():
-      lines.append(f'  {name} tokens: accuracy {scores.accuracy:.2%}')
-    for name, value in sorted(
-        result.baselines.items(), key=lambda item: -item[1]):
-      lines.append(f'  baseline {value:.2%}  {name}')
+    lines += [f'test {score} {step}', *(
+        f'  {name} tokens: accuracy {scores.accuracy:.2%}'
+        for name, scores in result.longer.items()), *(
+        f'  baseline {value:.2%}  {name}' for name, value in sorted(
+            result.baselines.items(), key=lambda item: -item[1]))]
   if result.train_seconds:
     lines.append(f'{result.steps_per_s:.2f} steps/s, peak memory '
                  f'{result.peak_memory_bytes / 2**30:.2f} GiB on '

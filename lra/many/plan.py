@@ -23,9 +23,6 @@ from lra.schema.result import FINISHED, SEARCHED, Result
 # Settings that the estimate ignores. Another dtype or kernel changes the time
 # of a step, but the estimate is still useful.
 _FREE = ('seed', 'dtype', 'model.kernel')
-# Ranks of records, best first: (similarity of the device, see `_alike`; whether
-# the model is another one).
-_RANKS = [(0, False), (1, False), (0, True), (1, True), (2, False)]
 WORK = ('train', 'test')  # the parts of a run
 _HEAD = ('', 'steps left', 'minutes', 'fits', 'estimate from', 'run')
 
@@ -67,28 +64,18 @@ class Estimate(NamedTuple):
 
 def estimator(runs: Sequence[Run], results_dir: pathlib.Path,
               recorded: Collection[str] = ()) -> Callable[..., Estimate]:
-  """Returns a function that estimates runs from records; see `of`.
+  """Returns a function that estimates runs; see `of`.
 
-  Args:
-    runs: the runs.
-    results_dir: records of the user; those that come with this program count
-      too.
-    recorded: see `of`.
+  It uses the records of the user and those that come with this program.
   """
   here = machine.accelerator() or machine.cpu_name()  # without JAX
-  records = known(runs, [results_dir / 'runs', paths.PACKAGED / 'runs'])
-  return lambda run, work=WORK: of(run, records, here, recorded, work)
-
-
-def known(runs: Iterable[Run], folders: Iterable[pathlib.Path]
-          ) -> list[Known]:
-  """Returns the records of the runs' tasks that have times, of these folders.
-  """
   tasks = {run.folder.parent.parent.name for run in runs}
-  return [Known(identity.experiment(result.config), result)
-          for folder in {folder.resolve(): folder for folder in folders}
-          for _, result in read_runs(folder, tasks)[0]
-          if result.finished and result.steps_per_s]
+  folders = {folder.resolve(): folder for folder in (
+      results_dir / 'runs', paths.PACKAGED / 'runs')}
+  records = [Known(identity.experiment(result.config), result)
+             for folder in folders for _, result in read_runs(folder, tasks)[0]
+             if result.finished and result.steps_per_s]
+  return lambda run, work=WORK: of(run, records, here, recorded, work)
 
 
 def of(run: Run, records: Sequence[Known], here: str,
@@ -98,7 +85,7 @@ def of(run: Run, records: Sequence[Known], here: str,
 
   Args:
     run: the run.
-    records: see `known`.
+    records: records of its task that have times.
     here: the device, as records name it.
     recorded: the `Run.repetition` of runs that have a record.
     work: the parts of the run to count, of `WORK`: all updates with their
@@ -129,15 +116,10 @@ def of(run: Run, records: Sequence[Known], here: str,
 
 
 def newest(folder: pathlib.Path) -> tuple[int, dict]:
-  """Returns the newest checkpoint's step, and the run's progress in it.
+  """Returns the newest checkpoint's step, and its `run.counters.RunCounters`.
 
-  Args:
-    folder: a run directory.
-
-  Returns:
-    The step, 0 if there is no checkpoint, and the fields of
-    `lra.run.counters.RunCounters`, {} if they cannot be read: the run itself
-    will report that.
+  These are 0 and {} if there are none or they cannot be read: the run itself
+  will report that.
   """
   last = folder / 'checkpoints' / 'last'
   step = max((int(path.name) for path in last.glob('[0-9]*')
@@ -149,24 +131,21 @@ def newest(folder: pathlib.Path) -> tuple[int, dict]:
   return step, memory if isinstance(memory, dict) else {}
 
 
-def _own(memory, every, known_cost):
+def _own(memory, every, known):
   """Returns the cost of a run by its own progress, None if it made no step."""
   steps, seconds = memory.get('timed_steps'), memory.get('train_seconds')
   if not steps or not seconds:
     return None
+  validation = known.validation if known else 0.0
+  # Test splits of the arena have one to ten times the examples of validation.
+  ratio = known.test / validation if validation else 1
   validations = memory.get('validated_step', 0) // every
   if validations and memory.get('eval_seconds'):
     validation = memory['eval_seconds'] / validations
-    # Test splits of the arena have one to ten times the examples of validation.
-    ratio = known_cost.test / known_cost.validation if (
-        known_cost and known_cost.validation) else 1
-  else:
-    validation = known_cost.validation if known_cost else 0.0
-    ratio = known_cost.test / validation if validation else 1
   # The compile time in a checkpoint is the sum over all starts.
   compiled = memory.get('compile_seconds') or 0.0
-  if known_cost:
-    compiled = min(compiled, known_cost.compiling)
+  if known:
+    compiled = min(compiled, known.compiling)
   return Cost(seconds / steps, validation, ratio * validation, compiled)
 
 
@@ -182,33 +161,33 @@ def _by_records(fields, records, here):
     if theirs.get('task') != fields['task'] or (
         theirs.get('protocol') != fields['protocol']):
       continue
-    same_model = _shape(theirs) == _shape(fields)
-    same_shape = same_model or (
-        theirs.get('model.name') != fields['model.name'] and
-        _shape(theirs, model=False) == _shape(fields, model=False))
-    alike = _alike(record.device, here)
-    if same_shape and (same_model or alike < 2):
-      ranked[alike, not same_model].append(record)
+    other_model = _shape(theirs) != _shape(fields)
+    if other_model and (
+        theirs.get('model.name') == fields['model.name'] or
+        _shape(theirs, model=False) != _shape(fields, model=False)):
+      continue
+    other_kind = record.device.split()[0] != here.split()[0]
+    if not (other_model and other_kind):
+      ranked[other_kind, other_model, record.device != here].append(record)
   if not ranked:
     return None, ''
   # Of another model's records the median counts. Of the same model's records
   # the one counts whose run shared its device with the fewest other runs.
-  _, other_model = rank = min(ranked, key=_RANKS.index)
-  found = ranked[rank]
+  rank = min(ranked)
+  found, (_, other_model, _) = ranked[rank], rank
   if other_model:
     found.sort(key=lambda record: _cost(record).step)
     record = found[(len(found) - 1) // 2]
   else:
     record = min(found, key=lambda record: record.runs_at_once)
-  return _cost(record), _source(record, fields, here)
-
-
-def _alike(theirs, ours):
-  """Returns the similarity of devices: 0 the same, 1 of one kind, 2 of another.
-  """
-  if theirs == ours:
-    return 0
-  return 1 if theirs.split()[0] == ours.split()[0] else 2
+  source = 'a record'
+  if record.model != fields['model.name']:
+    source += f' of {record.model}'
+  if record.device != here:
+    source += f' on another device, {record.device}'
+  if record.runs_at_once > 1:
+    source += f' beside {record.runs_at_once - 1} others'
+  return _cost(record), source
 
 
 def _shape(fields, model=True):
@@ -233,18 +212,6 @@ def _cost(record):
               record.compile_seconds or 0.0)
 
 
-def _source(record, fields, here):
-  """Describes the record of an estimate, and how it differs from the run."""
-  said = 'a record'
-  if record.model != fields['model.name']:
-    said += f' of {record.model}'
-  if record.device != here:
-    said += f' on another device, {record.device}'
-  if record.runs_at_once > 1:
-    said += f' beside {record.runs_at_once - 1} others'
-  return said
-
-
 def of_units(units: Iterable[Unit], estimate: Callable[..., Estimate]
              ) -> list[Estimate]:
   """Returns an estimate of each run that a unit wants; see `choose.wanted`."""
@@ -261,11 +228,8 @@ def table(estimates: Sequence[Estimate],
           max_minutes: float | None = None) -> str:
   """Returns one line per run, and the total.
 
-  Args:
-    estimates: the runs, in order.
-    max_minutes: marks the runs that end within so many minutes (`yes`), that
-      only begin within them (`part`), and the others (`no`). Runs after one
-      without an estimate are marked `–`.
+  Runs that end within `max_minutes` are marked `yes`, those that only begin
+  within them `part`, others `no`, and `–` after a run without an estimate.
   """
   lines = [_HEAD, *(
       (e.status, f'{count(e.left)} of {count(e.steps)}', _minutes(e.seconds),
@@ -290,12 +254,8 @@ def _fits(estimates, max_minutes):
   for e in estimates:
     begins, certain = spent < limit, certain and e.seconds is not None
     spent += e.seconds or 0.0
-    if not begins:
-      marks.append('no')
-    elif not certain:
-      marks.append(NONE)
-    else:
-      marks.append('yes' if spent <= limit else 'part')
+    marks.append('no' if not begins else NONE if not certain else
+                 'yes' if spent <= limit else 'part')
   return marks
 
 

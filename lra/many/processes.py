@@ -50,13 +50,10 @@ def left(runs: Iterable[Run], options: Options) -> list[Run]:
 class Processes:
   """Trains runs in processes of their own.
 
-  Args:
-    options: how runs are trained and recorded.
-    passed: flags of `runs` for each process.
-    cache: the folder for compiled programs; with one, the next runs are
-      compiled while others train.
-    compiling: returns the seconds that a run compiles, None if unknown. If the
-      time left is shorter, a run is not begun, unless it is the first.
+  The `passed` flags of `runs` go to each process. With `cache`, the folder for
+  compiled programs, the next runs are compiled while others train. `compiling`
+  returns the seconds that a run compiles, None if unknown: if the time left is
+  shorter, a run is not begun, unless it is the first.
 
   Attributes:
     stopped: whether a signal or the time limit came.
@@ -104,16 +101,15 @@ class Processes:
       if not now:
         continue
       seconds = self._options.deadline - time.monotonic()
-      if signals.reason() or seconds <= 0:
-        self.stopped = True
-        return
       needed = _READY if shape in self._begun | self._compiled else (
           self._compiling(group[0]) or _COMPILING)
-      if self._begun and seconds < needed:
+      self.stopped = bool(signals.reason()) or seconds <= 0
+      if not self.stopped and self._begun and seconds < needed:
         print(f'{runs_lib.title(shape)} is not begun: it needs about '
               f'{needed:.0f} seconds to compile, and {seconds:.0f} are left.',
               flush=True)
         self.stopped = True
+      if self.stopped:
         return
       self._begun.add(shape)
       print(f'[{len(runs) - len(todo(runs))} of {len(runs)} runs are finished] '
@@ -187,12 +183,12 @@ class Processes:
           'when it begins.')
 
 
+def _unfinished(runs, ends=result_lib.FINISHED):
+  return [run for run in runs if run.status() not in ends]
+
+
 def _searching(runs):
-  return [run for run in runs if not run.ended(result_lib.SEARCHED)]
-
-
-def _unfinished(runs):
-  return [run for run in runs if not run.ended()]
+  return _unfinished(runs, result_lib.SEARCHED)
 
 
 def _varied(runs):
@@ -223,14 +219,18 @@ def from_stdin() -> list[tuple[str, ...]]:
   except ValueError as e:
     raise UserError(f'Runs from stdin cannot be read ({e}): name a file '
                     'instead.') from e
+  end_with_stdin(signal.SIGKILL)
+  return found
 
+
+def end_with_stdin(number: int) -> None:
+  """Sends this process a signal once the other end of its stdin is closed."""
   def watch():
     while os.read(0, 1):
       pass
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), number)
 
   threading.Thread(target=watch, daemon=True).start()
-  return found
 
 
 def is_bug(code: int) -> bool:

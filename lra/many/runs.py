@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import pathlib
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from absl import flags
 
@@ -37,23 +37,10 @@ class Run:
   arm: str = ''
   searched: tuple[str, ...] = ()
 
-  @property
-  def setting(self) -> tuple[str, ...]:
-    """Returns its flags without the seed."""
-    return self.flags[:-1]
-
-  @property
-  def seed(self) -> str:
-    return self.flags[-1].removeprefix('--config.seed=')
-
-  @property
-  def config(self) -> str:
-    """Returns its config file and task."""
-    return self.flags[0].removeprefix('--config=')
-
-  @property
-  def title(self) -> str:
-    return title(self.flags)
+  setting = property(lambda self: self.flags[:-1])  # without the seed
+  seed = property(lambda self: self.flags[-1].removeprefix('--config.seed='))
+  config = property(lambda self: self.flags[0].removeprefix('--config='))
+  title = property(lambda self: title(self.flags))
 
   def result(self) -> tuple[Result | None, str]:
     """Returns (its result or None, the error in the file or '')."""
@@ -69,9 +56,6 @@ class Run:
       return result.status if result else 'damaged'
     return 'started' if (self.folder / 'config.json').exists() else 'new'
 
-  def ended(self, statuses: Collection[str] = result_lib.FINISHED) -> bool:
-    return self.status() in statuses
-
 
 Setting = tuple[Run, ...]  # the runs of one setting, one for each seed
 
@@ -80,26 +64,16 @@ Setting = tuple[Run, ...]  # the runs of one setting, one for each seed
 class Unit:
   """The runs of one config and task, whose settings are compared.
 
-  Attributes:
-    settings: in the order of the file.
-    searched: the fields of which validation chooses values. The first seed of
-      each setting is trained without a test, then all seeds of the best one.
+  Validation chooses values of the `searched` fields: the first seed of each
+  setting is trained without a test, then all seeds of the best one.
   """
   settings: tuple[Setting, ...]
   searched: tuple[str, ...] = ()
 
-  @property
-  def title(self) -> str:
-    return self.settings[0][0].config
-
-  @property
-  def search(self) -> list[Run]:
-    """Returns the runs that a search compares."""
-    return [runs[0] for runs in self.settings]
-
-  @property
-  def runs(self) -> list[Run]:
-    return list(itertools.chain(*self.settings))
+  title = property(lambda self: self.settings[0][0].config)
+  runs = property(lambda self: list(itertools.chain(*self.settings)))
+  # The runs that a search compares.
+  search = property(lambda self: [runs[0] for runs in self.settings])
 
 
 def title(of: Iterable[str]) -> str:
@@ -110,9 +84,7 @@ def title(of: Iterable[str]) -> str:
 def read(name: str, models: Sequence[str] = ()) -> list[Run]:
   """Returns the runs of a file, in order.
 
-  Args:
-    name: a path, or a name of configs/runs.
-    models: the models to take in place of those of the file.
+  The `models` take the place of those of the file.
 
   Raises:
     UserError: the file is wrong (see `runs_file.read`), names a run twice, or
@@ -150,7 +122,6 @@ def read(name: str, models: Sequence[str] = ()) -> list[Run]:
 
 
 def _runs(entry, number, task, model, arm):
-  """Returns the runs of a model on a task: all settings with all seeds."""
   from lra.run.experiment import resolve  # imports JAX
   file = model if model.endswith('.py') else paths.config_said(model)
   config = f'{file}:{entry.argument(task)}'
@@ -195,12 +166,8 @@ def part(runs: Sequence[Run], text: str) -> list[Run]:
 
   The settings of a search are not divided.
 
-  Args:
-    runs: the runs of a file.
-    text: 'i/n', i from 1 to n.
-
   Raises:
-    UserError: `text` has another form.
+    UserError: `text` is not 'i/n', i from 1 to n.
   """
   found = re.fullmatch(r'(\d{1,9})/(\d{1,9})', text)
   i, n = map(int, found.groups()) if found else (0, 0)

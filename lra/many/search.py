@@ -34,7 +34,6 @@ _RANGE = re.compile(r'(log|uniform|int)\(([^,]+),([^,]+)\)')
 _FORMS = ('write train.learning_rate=log(1e-4,1e-1), '
           'train.weight_decay=uniform(0,0.1), model.num_heads=int(1,8) or '
           'train.warmup_steps=[0,100]')
-_DIGITS = 3  # significant digits of a number that is drawn
 _STRIDE = 1_000_003  # between the seeds of two searches
 
 
@@ -88,37 +87,33 @@ def _literal(text):
     return text
 
 
-class Study:
-  """The trials of a search of some fields of `space`, in memory.
+def trials(fields: Mapping[str, tuple], seed: int, count: int
+           ) -> Iterator['Trial']:
+  """Yields trials of fields of `space`, kept in memory.
 
-  Raises UserError if Optuna is not installed.
+  Each must be told its end before the next one is drawn.
   """
+  if importlib.util.find_spec('optuna') is None:
+    raise UserError('--search=optuna needs Optuna, which is not installed: '
+                    f'{paths.extra("search")}.')
+  import optuna
+  optuna.logging.set_verbosity(optuna.logging.ERROR)
+  drawn = {name: _distribution(*spec) for name, spec in fields.items()}
+  study = optuna.create_study(
+      direction='maximize', pruner=optuna.pruners.MedianPruner())
+  for number in range(count):
+    study.sampler = optuna.samplers.TPESampler(
+        seed=(seed * _STRIDE + number) % 2**32)
+    yield Trial(study, study.ask(drawn))
 
-  def __init__(self, fields: Mapping[str, tuple], seed: int):
-    if importlib.util.find_spec('optuna') is None:
-      raise UserError('--search=optuna needs Optuna, which is not installed: '
-                      f'{paths.extra("search")}.')
-    import optuna
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    makers = {
-        'log': lambda *ends: optuna.distributions.FloatDistribution(
-            *ends, log=True),
-        'uniform': optuna.distributions.FloatDistribution,
-        'int': optuna.distributions.IntDistribution,
-        'values': lambda *values: (
-            optuna.distributions.CategoricalDistribution(values))}
-    self._fields = {name: makers[kind](*values)
-                    for name, (kind, *values) in fields.items()}
-    self._seed, self._optuna = seed, optuna
-    self._study = optuna.create_study(
-        direction='maximize', pruner=optuna.pruners.MedianPruner())
 
-  def trials(self, count: int) -> Iterator['Trial']:
-    """Yields trials; each must be told its end before the next one is drawn."""
-    for number in range(count):
-      self._study.sampler = self._optuna.samplers.TPESampler(
-          seed=(self._seed * _STRIDE + number) % 2**32)
-      yield Trial(self._study, self._study.ask(self._fields))
+def _distribution(kind, *values):
+  from optuna import distributions
+  if kind == 'values':
+    return distributions.CategoricalDistribution(values)
+  if kind == 'int':
+    return distributions.IntDistribution(*values)
+  return distributions.FloatDistribution(*values, log=kind == 'log')
 
 
 class Trial:
@@ -127,7 +122,8 @@ class Trial:
   def __init__(self, study, trial):
     self._study, self._trial = study, trial
     self.changes = tuple(
-        f'{name}={_rounded(value)}' for name, value in trial.params.items())
+        f'{name}={value:.3g}' if isinstance(value, float) else f'{name}={value}'
+        for name, value in trial.params.items())
 
   def watch(self, step: int, accuracy: float) -> str:
     """Takes a validation accuracy; returns `PRUNED`, or '' to go on."""
@@ -138,13 +134,10 @@ class Trial:
     return PRUNED if self._trial.should_prune() else ''
 
   def replay(self, folder: pathlib.Path, steps: int, ended: bool) -> str:
-    """Takes the validation accuracies of a run's log; see `watch`.
+    """Takes the validation accuracies in the log of a run; see `watch`.
 
-    Args:
-      folder: its run directory.
-      steps: its number of updates; the last validation is left out, as in
-        training.
-      ended: whether the run is complete, and so was not pruned.
+    As in training, the validation after all `steps` is left out. A run that has
+    `ended` was not pruned.
     """
     path = folder / 'metrics.jsonl'
     points = curves.read(path) if path.exists() else {}
@@ -156,19 +149,12 @@ class Trial:
 
   def tell(self, accuracy: float | None) -> None:
     """Ends the trial with its validation accuracy; None if it was pruned."""
-    if accuracy is None:
-      from optuna.trial import TrialState
-      self._study.tell(self._trial, state=TrialState.PRUNED)
-    else:
-      self._study.tell(self._trial, accuracy)
+    from optuna.trial import TrialState
+    self._study.tell(self._trial, accuracy, state=(
+        TrialState.PRUNED if accuracy is None else None))
 
 
-def _rounded(value):
-  """Returns a value as text, with few digits if it is a float."""
-  return f'{value:.{_DIGITS}g}' if isinstance(value, float) else str(value)
-
-
-def train(made: Callable, fields: Mapping[str, tuple], trials: int,
+def train(made: Callable, fields: Mapping[str, tuple], count: int,
           seeds: Sequence[int], options: Options) -> int:
   """Trains trials without a test, then the best setting with all seeds.
 
@@ -178,7 +164,7 @@ def train(made: Callable, fields: Mapping[str, tuple], trials: int,
   Args:
     made: returns the experiment of changes, words `field=value`.
     fields: result of `space`.
-    trials: number of settings to try.
+    count: number of settings to try.
     seeds: the first one is that of the trials.
     options: how runs are trained.
 
@@ -186,9 +172,9 @@ def train(made: Callable, fields: Mapping[str, tuple], trials: int,
     The exit code.
   """
   from lra.run.process_cache import ProcessCache
-  study, shared, tried = Study(fields, seeds[0]), ProcessCache(), {}
+  shared, tried = ProcessCache(), {}
   shared.varied = list(fields)
-  for number, trial in enumerate(study.trials(trials), 1):
+  for number, trial in enumerate(trials(fields, seeds[0], count), 1):
     one = made(trial.changes).with_seed(seeds[0])
     if one.folder not in tried:
       code = execute.train_sources([one], options)
@@ -200,16 +186,20 @@ def train(made: Callable, fields: Mapping[str, tuple], trials: int,
         return EXIT[result.status]
       tried[one.folder] = one, result
     result = tried[one.folder][1]
-    diverged = result is not None and result.status == 'diverged'
-    trial.tell(0.0 if diverged else result and result.val.accuracy)
-    said = PRUNED if result is None else (
-        'the loss was not finite' if diverged else
-        f'validation accuracy {percent(result.val.accuracy)}%')
-    print(f'[{number} of {trials} trials] {" ".join(trial.changes)}: {said}',
+    if result is None:
+      trial.tell(None)
+      said = PRUNED
+    elif result.status == 'diverged':
+      trial.tell(0.0)
+      said = 'the loss was not finite'
+    else:
+      trial.tell(result.val.accuracy)
+      said = f'validation accuracy {percent(result.val.accuracy)}%'
+    print(f'[{number} of {count} trials] {" ".join(trial.changes)}: {said}',
           flush=True)
   whole = [(one, result) for one, result in tried.values() if result]
   best = choose.of([[result] for _, result in whole])
-  search = _search(fields, seeds[0], list(tried.values()))
+  search = _search(fields, seeds[0], tried.values())
   if best.index is None:
     print(f'{search.text}: none, since the loss of all was not finite')
     return EXIT['diverged']
@@ -246,15 +236,12 @@ def _result(one, trial, options, shared):
 
 def _search(fields, seed, tried):
   """Returns the search for the records of the chosen runs."""
-  scores = []
-  for one, result in tried:
-    values = identity.flatten(one.config.to_dict())
-    scores.append((
-        {name: values[name] for name in fields},
-        None if result is None or result.status == 'diverged' else (
-            result.val.accuracy)))
+  flat = [identity.flatten(one.config.to_dict()) for one, _ in tried]
+  results = [result for _, result in tried]
   return Search(
       tried=len(tried), chosen_by='validation accuracy', seed=seed,
       grid={name: shown(spec) for name, spec in fields.items()},
-      scores=scores, sampler='tpe',
-      pruned=sum(result is None for _, result in tried))
+      scores=[({name: values[name] for name in fields},
+               result and choose.score(result))
+              for values, result in zip(flat, results, strict=True)],
+      sampler='tpe', pruned=results.count(None))

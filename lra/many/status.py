@@ -6,7 +6,7 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TextIO
 
@@ -32,17 +32,10 @@ _HEAD = ('', 'step', 'val %', 'test %', 'left', 'last line', 'run')
 class Standing:
   """The progress of a run.
 
-  Attributes:
-    title: its config and seed.
-    status: see `Run.status`; `recorded` if only a record is here.
-    step, steps: updates made, and of the whole run; None if unknown.
-    val: validation accuracy: of the tested parameters if the run is finished,
-      else the best so far.
-    test: test accuracy.
-    left: seconds of training to come, at the speed so far.
-    silent: seconds since the last log line of an unfinished run.
-    problem: the error in its files, '' if there is none.
-    over: whether it needs no test, since a search compares it.
+  `val` is the validation accuracy of the tested parameters if the run is
+  finished, else the best so far. `left` is the seconds of training to come at
+  the speed so far, `silent` those since the last log line, `problem` the error
+  in its files. A run that a search compares is `over` without a test.
   """
   title: str
   status: str
@@ -77,27 +70,19 @@ def recorded(runs: Sequence[Run], folder: pathlib.Path) -> dict[str, Result]:
   """Returns finished records of runs, by `Run.repetition`.
 
   A record counts whoever made it and whatever its hardware settings are, unless
-  the leaderboard leaves it out.
-
-  Args:
-    runs: the runs.
-    folder: folder of all records, such as lra/results/runs.
+  the leaderboard leaves it out. The folder is such as lra/results/runs.
   """
-  wanted, found = {run.repetition for run in runs}, {}
-  tasks = {run.folder.parent.parent.name for run in runs}
+  found, tasks = {}, {run.folder.parent.parent.name for run in runs}
   for _, result in read_runs(folder, tasks)[0]:
-    name = identity.repetition(result.config)
-    if result.finished and name in wanted:
-      found.setdefault(name, result)
+    if result.finished:
+      found.setdefault(identity.repetition(result.config), result)
   return found
 
 
 def of(run: Run, records: Mapping[str, Result] = EMPTY) -> Standing:
   """Returns the progress of a run, by the files of its directory.
 
-  Args:
-    run: the run.
-    records: result of `recorded`, for runs that were not begun here.
+  The `records`, see `recorded`, are for runs that were not begun here.
   """
   result, problem = run.result()
   if problem:
@@ -145,10 +130,8 @@ def _under_way(run, result):
 def table(standings: Sequence[Standing], most: int | None = None) -> str:
   """Returns one line per run, and the number of finished runs.
 
-  Args:
-    standings: the runs, in order.
-    most: largest number of lines; runs under way come before others, and
-      finished runs before new ones.
+  If they are more than `most`, runs under way come before others, and finished
+  runs before new ones.
   """
   def rank(i):
     one = standings[i]
@@ -173,12 +156,8 @@ def standings(runs: Sequence[Run], records: Mapping[str, Result] = EMPTY,
   """Returns the progress of runs, and the best setting of each unit, in words.
 
   Runs of a search that will not be trained are left out. Of a unit with several
-  settings only the best has a test score, once all of its runs have ended.
-
-  Args:
-    runs: the runs.
-    records: see `of`.
-    whole: all runs to compare, if they are more than `runs`.
+  settings only the best has a test score, once all of its runs have ended. The
+  `whole` has all runs to compare, if they are more than `runs`.
   """
   found, lines = {}, []
   for unit in runs_lib.units(whole or runs):
@@ -194,25 +173,19 @@ def standings(runs: Sequence[Run], records: Mapping[str, Result] = EMPTY,
   return [found[run] for run in runs if run in found], lines
 
 
-def text(runs: Sequence[Run], records: Mapping[str, Result] = EMPTY,
-         whole: Sequence[Run] = ()) -> str:
-  """Returns the table and the best settings; see `standings`."""
-  found, lines = standings(runs, records, whole)
+def text(found: Sequence[Standing], lines: Sequence[str]) -> str:
+  """Returns the table and the best settings, results of `standings`."""
   return '\n'.join([table(found), *lines])
 
 
 class Live:
   """A table of progress that is redrawn in place on a terminal.
 
-  Args:
-    runs, records, whole: see `standings`.
-    out: the stream; nothing is drawn if it is not a terminal.
+  `look` returns what `standings` does.
   """
 
-  def __init__(self, runs: Sequence[Run], out: TextIO,
-               records: Mapping[str, Result] = EMPTY,
-               whole: Sequence[Run] = ()):
-    self._said, self._out = (runs, records, whole), out
+  def __init__(self, look: Callable, out: TextIO):
+    self._look, self._out = look, out
     self._lines, self._drawn = 0, -math.inf
 
   def draw(self) -> bool:
@@ -221,7 +194,7 @@ class Live:
         time.monotonic() - self._drawn < EVERY_SECONDS):
       return False
     width, height = shutil.get_terminal_size()
-    found, lines = standings(*self._said)
+    found, lines = self._look()
     del lines[(height - 1) // 3:]
     shown = '\n'.join([table(found, max(height - len(lines) - 4, 1)), *lines])
     cut = [line[:width - 1] for line in shown.split('\n')]
@@ -232,16 +205,14 @@ class Live:
     return all(one.finished for one in found)
 
 
-def show(runs: Sequence[Run], out: TextIO,
-         records: Mapping[str, Result] = EMPTY,
-         whole: Sequence[Run] = ()) -> None:
+def show(look: Callable, out: TextIO) -> None:
   """Prints `text`; on a terminal again and again until all are finished.
 
-  Ctrl-C ends only the display.
+  Ctrl-C ends only the display. For `look` see `Live`.
   """
   if not out.isatty():
-    print(text(runs, records, whole), file=out)
+    print(text(*look()), file=out)
     return
-  live = Live(runs, out, records, whole)
+  live = Live(look, out)
   while not live.draw():
     time.sleep(EVERY_SECONDS)

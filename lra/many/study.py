@@ -40,14 +40,10 @@ _FOLDER = pathlib.Path(__file__).parent / 'templates'
 class Answer(NamedTuple):
   """A claim in one column of the table.
 
-  Attributes:
-    claim: the claim.
-    column: task, or value of the study's axis.
-    difference, low, high: accuracy of the claim's arm minus that of the other,
-      fractions, with its 95% interval.
-    seeds: number of seeds of both.
-    verdict: `SAME`, `EQUAL`, `UNSURE` or `OPPOSITE`; or `higher` or `lower`
-      if the paper's result is not known.
+  The column is a task, or a value of the study's axis. The difference is the
+  accuracy of the claim's arm minus that of the other, a fraction, with its 95%
+  interval. The verdict is `SAME`, `EQUAL`, `UNSURE` or `OPPOSITE`; or `higher`
+  or `lower` if the paper's result is not known.
   """
   claim: Claim
   column: str
@@ -61,10 +57,8 @@ class Answer(NamedTuple):
 def cells(study: Study, name: str, records: pathlib.Path) -> Cells:
   """Returns the recorded runs of each arm in each column, in the study's order.
 
-  Args:
-    study: the study.
-    name: its file, see `runs.read`.
-    records: folder of all records, such as lra/results/runs.
+  The `name` is that of its file, see `runs.read`; the folder is that of all
+  records, such as lra/results/runs.
 
   Raises:
     UserError: an arm has two configs in one column.
@@ -144,10 +138,9 @@ def measured_answers(study: Study, rows: Sequence[Mapping]) -> list[Answer]:
   named = {str(next(iter(row.values()))): row for row in rows}
   made = []
   for claim in study.claims:
-    if claim.arm not in named or claim.than not in named:
-      continue
     for column in claim.at:
-      a, b = (named[name].get(column) for name in (claim.arm, claim.than))
+      a, b = (named.get(name, {}).get(column)
+              for name in (claim.arm, claim.than))
       if a is not None and b is not None:
         made.append(Answer(
             claim, column, a - b, math.nan, math.nan, (1, 1),
@@ -159,9 +152,6 @@ def publish(place) -> None:
   """Writes the page and its figures, and prints the page's path.
 
   It is in docs/ for the records of a checkout, else beside them.
-
-  Args:
-    place: the leaderboard, a `site.Place`.
 
   Raises:
     UserError: a study or a measurement is not valid.
@@ -179,16 +169,14 @@ def made(page: pathlib.Path, results: pathlib.Path
          ) -> dict[pathlib.Path, bytes]:
   """Returns {path: content} of the page and its figures.
 
-  Args:
-    page: the Markdown file.
-    results: the folder of the records; figures go to `studies/` in it.
+  Figures go to `studies/` in the folder of the results.
   """
   contents, sections = {}, []
   for name in runs_file.names():
-    file = paths.PACKAGE / runs_file.FOLDER / f'{name}{runs_file.SUFFIX}'
-    whole = runs_file.read(file)
-    if whole.study:
-      drawn, section = _section(whole, name, results)
+    file = runs_file.read(
+        paths.PACKAGE / runs_file.FOLDER / f'{name}{runs_file.SUFFIX}')
+    if file.study:
+      drawn, section = _section(file, name, results)
       drawn = {results / 'studies' / f'{stem}.svg': data
                for stem, data in drawn.items()}
       contents |= drawn
@@ -275,8 +263,8 @@ def _measured(path):
 
 
 def _table(study, found):
-  columns = list(dict.fromkeys(column for _, column in found))
-  names = list(dict.fromkeys(arm for arm, _ in found))
+  names, columns = (list(dict.fromkeys(key[i] for key in found))
+                    for i in (0, 1))
   head = [f'{study.axis.split(".")[-1]} {c}' if study.axis else c
           for c in columns]
   return markdown.table(
@@ -302,15 +290,10 @@ def _measured_table(rows):
   columns = list(dict.fromkeys(name for row in rows for name in row))
   numbers = {c for c in columns if all(
       isinstance(row.get(c), int | float | None) for row in rows)}
+  shown = [[row.get(column) for column in columns] for row in rows]
   return markdown.table(columns, [
-      [_number(row.get(column)) for column in columns] for row in rows],
-                        right=numbers)
-
-
-def _number(value):
-  if value is None or isinstance(value, str):
-    return value or NONE
-  return significant(value)
+      [value or NONE if value is None or isinstance(value, str) else
+       significant(value) for value in row] for row in shown], right=numbers)
 
 
 def _compared(answered):

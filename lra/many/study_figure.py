@@ -53,15 +53,22 @@ def _panels(known, names, columns):
   axes[0].plot([], [], color='#333333', label='a seed', **_SEED)
   axes[0].errorbar([], [], xerr=[], color='#333333', fmt='o', capsize=3,
                    label='mean, 95% interval')
-  legend(fig, 3)
-  return saved(fig, 'svg')
+  return _finished(fig, 3)
 
 
 def _stacked(count, base, each):
   """Returns a figure and its panels, one below the other."""
-  fig = figure.Figure(figsize=(WIDTH, base + count * each),
-                      layout='constrained')
+  fig = _figure(base + count * each)
   return fig, fig.subplots(count, 1, squeeze=False)[:, 0]
+
+
+def _figure(height):
+  return figure.Figure(figsize=(WIDTH, height), layout='constrained')
+
+
+def _finished(fig, columns):
+  legend(fig, columns)
+  return saved(fig, 'svg')
 
 
 def _error(rows):
@@ -80,7 +87,7 @@ def _draw_baseline(line, known, column):
 
 
 def _over_axis(axis, known, names, columns):
-  fig = figure.Figure(figsize=(WIDTH, 3.8), layout='constrained')
+  fig = _figure(3.8)
   ax = fig.subplots()
   for i, name in enumerate(names):
     points = [(x, known[name, c]) for x, c in enumerate(columns)
@@ -98,8 +105,7 @@ def _over_axis(axis, known, names, columns):
   ax.set_xticks(range(len(columns)), columns)
   ax.set_xlabel(axis)
   ax.set_ylabel('test accuracy, %')
-  legend(fig, 3)
-  return saved(fig, 'svg')
+  return _finished(fig, 3)
 
 
 def mixer_std(found: Cells) -> bytes | None:
@@ -112,18 +118,16 @@ def mixer_std(found: Cells) -> bytes | None:
   for (name, _), row in found.items():
     run = next((run for run in row.runs if run.mixer_std), None) if row else (
         None)
-    if run and len(run.mixer_std[0].blocks) >= len(
-        deepest[name].mixer_std[0].blocks if name in deepest else ()):
+    if run and (name not in deepest or _blocks(run) >= _blocks(deepest[name])):
       deepest[name] = run
   if not deepest:
     return None
   with style():
     rows = -(-len(deepest) // 2)
-    fig = figure.Figure(figsize=(WIDTH, 0.8 + 2.2 * rows),
-                        layout='constrained')
+    fig = _figure(0.8 + 2.2 * rows)
     axes = fig.subplots(rows, 2, sharey=True, squeeze=False).ravel()
     for ax, (name, run) in zip(axes, deepest.items(), strict=False):
-      for block in range(len(run.mixer_std[0].blocks)):
+      for block in range(_blocks(run)):
         ax.plot([point.step for point in run.mixer_std],
                 [point.blocks[block] for point in run.mixer_std],
                 **_line(block))
@@ -137,13 +141,15 @@ def mixer_std(found: Cells) -> bytes | None:
       ax.xaxis.set_major_locator(ticker.MaxNLocator(4))
     for ax in axes[len(deepest):]:
       ax.set_visible(False)
-    for block in range(max(
-        len(run.mixer_std[0].blocks) for run in deepest.values())):
+    for block in range(max(map(_blocks, deepest.values()))):
       axes[0].plot([], [], label=f'block {block}', **_line(block))
     for ax in axes[::2]:
       ax.set_ylabel('standard deviation')
-    legend(fig, 4)
-    return saved(fig, 'svg')
+    return _finished(fig, 4)
+
+
+def _blocks(run):
+  return len(run.mixer_std[0].blocks)
 
 
 def _line(block):
@@ -154,12 +160,8 @@ def _line(block):
 def runtime(found: Cells, rows: Sequence[Mapping]) -> bytes | None:
   """Draws accuracy against measured seconds, with a panel for each task.
 
-  Args:
-    found: the cells of the study.
-    rows: measured rows with `arm`, `task` and `seconds per step`.
-
-  Returns:
-    The SVG; None if no row has a cell with runs.
+  The measured rows have `arm`, `task` and `seconds per step`. None if no row
+  has a cell with runs.
   """
   known = [(row, runs) for row in rows
            if (runs := found.get((row.get('arm'), row.get('task'))))
@@ -183,5 +185,4 @@ def runtime(found: Cells, rows: Sequence[Mapping]) -> bytes | None:
       ax.set_ylabel('test accuracy, %')
       ax.set_xlim(left=0)
     axes[-1].set_xlabel('milliseconds per training step')
-    legend(fig, 3)
-    return saved(fig, 'svg')
+    return _finished(fig, 3)

@@ -29,12 +29,10 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-  """A model with trained parameters.
+  """A model with trained parameters, made by `step` updates.
 
-  Attributes:
-    program: the compiled functions of its config, on one device.
-    step: number of updates that made the parameters.
-    data: fingerprint and origin of the training data, each None if unknown.
+  `program` has the compiled functions of its config, on one device; `data` the
+  fingerprint and origin of the training data, each None if unknown.
   """
   program: program.Program
   params: Any
@@ -42,23 +40,15 @@ class Trained:
   step: int
   data: tuple[str | None, str | None] = (None, None)
 
-  @property
-  def config(self) -> Any:
-    """The whole config, a ConfigDict."""
-    return self.program.config
+  config = property(lambda self: self.program.config)
 
   def predict(self, examples: Iterable) -> list[Prediction]:
     """Classifies examples given in their own form.
 
-    Args:
-      examples: ListOps expressions such as '[MAX 2 9 [MIN 4 7 ] 0 ]'; str or
-        bytes of Text; pairs of these for Retrieval. Images are files, PIL
-        images or uint8 arrays, [S, S] or [S, S, 3]. Longer examples are cut, as
-        in training.
-
-    Raises:
-      UserError: an example does not fit the task, or the task has no classes of
-        whole examples; the message names the example.
+    These are ListOps expressions such as '[MAX 2 9 [MIN 4 7 ] 0 ]'; str or
+    bytes of Text; pairs of these for Retrieval. Images are files, PIL images or
+    uint8 arrays, [S, S] or [S, S, 3]. Longer examples are cut, as in training.
+    A UserError names an example that does not fit the task.
     """
     task = self.program.objective.task
     if task.probe or self.config.objective != 'classification':
@@ -85,23 +75,15 @@ class Trained:
     Args:
       split: 'val' or 'test'; 'train' takes long.
       data_dir: folder of the prepared data; by default that of the config.
-      same_data: whether data other than the training data is an error; if not,
-        it gives a message on stderr.
-
-    Raises:
-      UserError: there is no such split, its data cannot be prepared, or
-        `same_data` is set and the data is other data.
+      same_data: whether data other than that of the training is an error; if
+        not, it gives a message on stderr.
     """
     _, counts = self._counted(split, data_dir, same_data)
     return self.program.objective.scores(counts)
 
   def answers(self, split: str = 'test', data_dir=None, *,
               same_data: bool = False) -> tuple[dict[str, Any], np.ndarray]:
-    """Returns the scores of `evaluate`, and bool [N]: the right examples.
-
-    Raises:
-      UserError: see `evaluate`, or the task has no classes of whole examples.
-    """
+    """Returns the scores of `evaluate`, and bool [N]: the right examples."""
     data, counts = self._counted(split, data_dir, same_data)
     objective, examples = self.program.objective, data.splits[split]
     further = objective.analysis(counts, self.program.order(examples),
@@ -143,15 +125,8 @@ class Trained:
   def evaluate_longer(self, name: str) -> dict[str, Any]:
     """Scores generated sequences of other lengths than those of training.
 
-    Args:
-      name: such as '64' or '40-256', see `lra.data.longer.split`.
-
-    Returns:
-      `examples`, `accuracy` (a fraction) and `loss` (nats).
-
-    Raises:
-      UserError: the task's sequences are not generated, the model has
-        parameters whose size is the length, or it is an int8 version.
+    The name is such as '64' or '40-256', see `lra.data.longer.split`. Returns
+    `examples`, `accuracy` (a fraction) and `loss` (nats).
     """
     if isinstance(self.program.model, int8.Quantised):
       raise UserError('An int8 version cannot read other lengths: use the '
@@ -202,16 +177,10 @@ def load(folder: str | os.PathLike) -> Trained:
   changed, so a run may be training in it. If the model's file has changed since
   the run began, a message on stderr reports it.
 
-  Args:
-    folder: a run directory. For other parameters, one of its checkpoints:
-      `checkpoints/best`, `checkpoints/last` or a step in these. Or a folder
-      that `export` wrote, or the name of such a model on Hugging Face's hub,
-      see `hub.place`.
-
-  Raises:
-    UserError: the folder is none of these, has no checkpoint yet, is damaged,
-      or has a config that differs from its checkpoint's; or the model cannot be
-      downloaded.
+  The folder is a run directory. For other parameters, it is one of its
+  checkpoints: `checkpoints/best`, `checkpoints/last` or a step in these. Or it
+  is one that `export` wrote, or the name of such a model on Hugging Face's hub,
+  see `hub.place`.
   """
   folder = hub.place(folder)
   made, scored, step = restore.scored(folder)

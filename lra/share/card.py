@@ -42,10 +42,8 @@ logits = forward.call(load_file('model.safetensors'), tokens)
 def text(run: Result, command: str, inputs: str) -> str:
   """Returns the README.md of an exported folder.
 
-  Args:
-    run: the finished run of a classifier, without paths.
-    command: the command that trains it, see `lra.cli.repeat`.
-    inputs: dtype and shape of the inputs of the forward function.
+  The run of a classifier is without paths. The command trains it; the inputs
+  are dtype and shape of those of the forward function.
   """
   entry = next((e for e in catalogue.read() if e.name == run.model), None)
   task = tasks.get(run.task)
@@ -61,7 +59,10 @@ def text(run: Result, command: str, inputs: str) -> str:
       'The interval is Wilson\'s, over test examples: it does not allow for '
       'other seeds.', '',
       *(['Baselines are methods without a neural network.', '',
-         _baselines(run), ''] if run.baselines else []),
+         table(['baseline', 'test accuracy'], [
+             (name, f'{percent(accuracy)}%') for name, accuracy in sorted(
+                 run.baselines.items(), key=lambda item: -item[1])]),
+         ''] if run.baselines else []),
       '## Training', '', _origin(run), '',
       'This command trains it:', '', '```sh', command, '```', '',
       _USE.replace('{inputs}', inputs).replace(
@@ -101,12 +102,6 @@ def _scores(run):
       *((f'accuracy on {length} tokens', f'{percent(found.accuracy)}%')
         for length, found in run.longer.items())]
   return table(['score', 'value'], lines)
-
-
-def _baselines(run):
-  return table(['baseline', 'test accuracy'], [
-      (name, f'{percent(accuracy)}%') for name, accuracy in sorted(
-          run.baselines.items(), key=lambda item: -item[1])])
 
 
 def _origin(run):

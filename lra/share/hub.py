@@ -17,12 +17,8 @@ _MOST = 200  # most letters of an error of the library
 def place(name: str | os.PathLike) -> pathlib.Path:
   """Returns a folder by its path, or that of a model downloaded from the hub.
 
-  Args:
-    name: a path; or `hf:USER/NAME`, or `USER/NAME` if there is neither such a
-      path nor a folder USER.
-
-  Raises:
-    UserError: the name is a URL, or the model cannot be downloaded.
+  The name is a path; or `hf:USER/NAME`, or `USER/NAME` if there is neither such
+  a path nor a folder USER.
   """
   text = os.fspath(paths.local(name))
   named = text.startswith(_PREFIX)
@@ -36,12 +32,7 @@ def place(name: str | os.PathLike) -> pathlib.Path:
 
 
 def check_push(name: str) -> None:
-  """Checks that a model can be uploaded, as far as that is known here.
-
-  Raises:
-    UserError: the name is wrong, the library huggingface_hub is not installed,
-      or there is no token.
-  """
+  """Checks that a model can be uploaded, as far as that is known here."""
   if not re.fullmatch(_NAME, name):
     raise UserError(f'--push={name} is not the name of a model on the hub: '
                     'write it like USER/NAME.')
@@ -52,10 +43,7 @@ def check_push(name: str) -> None:
 
 
 def push(folder: pathlib.Path, name: str) -> str:
-  """Uploads a folder as the model USER/NAME; returns its address.
-
-  Raises:
-    UserError: the upload fails; the folder stays.
+  """Uploads a folder, which stays, as the model USER/NAME; returns its address.
   """
   library = paths.need(_LIBRARY, f'--push={name}')
   try:

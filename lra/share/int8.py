@@ -50,9 +50,6 @@ def program(made: Program, params, constants) -> tuple[Program, Any]:
   """Returns a program that evaluates, and parameters for it.
 
   The kernels of dense layers are `qwix.QArray`, the others float32 as before.
-
-  Raises:
-    UserError: Qwix is not installed.
   """
   _qwix()  # raises its error before the work
   ins = _found(made, params, constants)

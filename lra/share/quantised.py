@@ -21,12 +21,9 @@ SECONDS = 10  # of timing
 class Pair:
   """A trained model and its int8 version, measured; float comes first.
 
-  Attributes:
-    samples: scores on the test split.
-    losses: mean losses, in nats.
-    bytes: bytes of the parameters.
-    seconds: median seconds per example of a batch.
-    ratios: quartiles of the int8 time divided by the float time before it.
+  `samples` are scores on the test split, `losses` in nats, `bytes` those of the
+  parameters, `seconds` medians per example of a batch, `ratios` quartiles of
+  the int8 time divided by the float time before it.
   """
   trained: api.Trained
   samples: tuple[Sample, Sample]
@@ -76,11 +73,7 @@ class Pair:
 
 
 def measure(folder: str | os.PathLike, seconds: float = SECONDS) -> Pair:
-  """Scores and times a run's model in float and in int8, for some seconds.
-
-  Raises:
-    UserError: see `api.load`, `api.Trained.answers`, `api.Trained.quantised`.
-  """
+  """Scores and times a run's model in float and in int8, for some seconds."""
   trained = api.load(folder)
   both = trained, trained.quantised()
   found = [one.answers('test', same_data=True) for one in both]
@@ -112,13 +105,9 @@ def interleaved(calls: Sequence[Callable], seconds: float, least: int = 5
                 ) -> list[list[float]]:
   """Times functions in turns, so that other programs slow all of them alike.
 
-  Args:
-    calls: functions that return arrays of JAX. Each is called once before.
-    seconds: no round begins later, after the `least` first ones.
-    least: number of rounds to make in any case.
-
-  Returns:
-    For each function, its seconds in each round.
+  Each returns arrays of JAX and is called once before. After the `least` first
+  rounds no round begins after so many seconds. Returns the seconds of each
+  function in each round.
   """
   for call in calls:
     jax.block_until_ready(call())

@@ -23,15 +23,11 @@ def forward(program: Program, like) -> tuple[bytes, bool]:
 
   The arrays are {name: array}, as safetensors reads `weights.NAME`; the tokens
   are ids, 0 at padding, in the shape and dtype of the model's inputs. The
-  logits are float32 [B, C] or [B, L, C].
+  logits are float32 [B, C] or [B, L, C]. `like` has `params` and `constants`,
+  or their shapes.
 
-  Args:
-    program: the program of the model.
-    like: `params` and `constants` of the model, or their shapes.
-
-  Returns:
-    (serialized `jax.export.Exported`, whether it takes any batch size). For
-    some models it takes only one example.
+  Returns the serialized `jax.export.Exported`, and whether it takes any batch
+  size: for some models it takes only one example.
   """
   names, structure = weights.names(like), jax.tree.structure(like)
 

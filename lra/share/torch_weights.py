@@ -68,10 +68,6 @@ def params(model: str, package: str, state: Mapping[str, Any], like) -> dict:
       array or tensor on the CPU}.
     like: parameters of such a mixer, or their shapes, for example
       `lra.load(RUN).params['encoder']['block_0']['mixer']`.
-
-  Raises:
-    UserError: there is no such table; or the layer has a parameter that the
-      mixer does not have, lacks one, or has one of another size.
   """
   if (model, package) not in TABLES:
     known = ', '.join(map(' of '.join, TABLES))

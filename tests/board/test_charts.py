@@ -124,12 +124,6 @@ def test_three_rows_that_were_timed_are_compared(board, third, speeds, wanted):
   assert names(board([*THREE[:2], third]), speeds) == wanted
 
 
-def test_settings_that_were_not_timed_are_not_drawn(board):
-  found = board([{**run, 'changes': {'model.block_size': 9}} for run in THREE])
-  assert names(found, SPEEDS) == FIGURES[:1]
-  assert charts.overview([found]) == []
-
-
 def test_all_full_tasks_are_in_one_figure(board, drawn):
   other = {**in_task(THREE[0], 'text'), 'protocol': 'lra'}
   other['config'] = {**other['config'], 'protocol': 'lra'}

@@ -11,56 +11,6 @@ from lra.board import statistics
 from lra.board.statistics import Sample, Spread
 
 
-def test_examples_on_which_both_agree_say_nothing():
-  """McNemar's test ignores examples on which both samples agree.
-
-  The samples differ on 9 examples. One has 8 of them right, the other 1, so
-  p = 2 (1 + 9) / 2^9.
-  """
-  for agreed in (0, 500):
-    a = np.array([True] * 8 + [False] + [True] * agreed)
-    b = np.array([False] * 8 + [True] + [True] * agreed)
-    n = len(a)
-    p = statistics.p_value(Sample((a.mean(),), n, a[None]),
-                      Sample((b.mean(),), n, b[None]))
-    assert p == pytest.approx(2 * 10 / 2**9)
-
-
-def test_the_same_answers_do_not_differ():
-  same = np.array([[True, False]])
-  assert statistics.p_value(
-      Sample((0.5,), 2, same), Sample((0.5,), 2, same)) == 1
-
-
-def test_without_examples_their_numbers_are_compared():
-  """Without the answers, Fisher's test compares how many are right.
-
-  For 3 of 3 against 0 of 3, 2 of the 20 ways to choose 3 of 6 are as extreme.
-  """
-  assert statistics.p_value(Sample((1.0,), 3), Sample((0.0,), 3)) == (
-      pytest.approx(0.1))
-
-
-def test_every_pair_of_seeds_must_say_the_same():
-  """The p-value is the largest over pairs of seeds.
-
-  One pair differs on 9 to 0 examples, the other on 8 to 0: p = 2 / 2^8. If
-  pairs disagree on the better sample, p = 1.
-  """
-  worse = np.zeros((1, 9), bool)
-  better = np.array([[True] * 9, [True] * 8 + [False]])
-  p = statistics.p_value(
-      Sample((1.0, 8 / 9), 9, better), Sample((0.0,), 9, worse))
-  assert p == pytest.approx(2 / 2**8)
-  both = np.concatenate([better, worse])
-  mean = Sample((0.5,), 9, np.array([[True] * 4 + [False] * 5]))
-  assert statistics.p_value(Sample((1.0, 8 / 9, 0.0), 9, both), mean) == 1
-  # Fisher's test, without the answers, has the same two rules.
-  assert statistics.p_value(Sample((1.0, 0.0), 9), Sample((4 / 9,), 9)) == 1
-  assert statistics.p_value(Sample((1.0, 8 / 9), 9), Sample((0.0,), 9)) == (
-      pytest.approx(stats.fisher_exact([[8, 1], [0, 9]]).pvalue))
-
-
 def test_all_pairs_at_once_are_the_pairs_one_by_one():
   """`p_values`, which tests all pairs at once, agrees with SciPy on each pair.
   """
@@ -168,27 +118,6 @@ def test_with_a_spread_seeds_are_compared_by_it():
   alike = Spread(deviation=0.01, weight=1000.0, degrees=6, rows=3)
   assert statistics.p_value(one, rule, alike) == pytest.approx(
       2 * stats.t.sf(6, 6), rel=1e-6)
-
-
-def test_a_rule_has_no_seeds():
-  """Without spread or answers, Fisher's test compares the nearest seeds."""
-  three, rule = Sample((0.49, 0.50, 0.51), 2000), Sample((0.48,), 2000)
-  assert statistics.p_value(three, rule) == (
-      statistics.p_value(rule, three))
-  assert statistics.p_value(three, rule) == pytest.approx(
-      stats.fisher_exact([[980, 1020], [960, 1040]]).pvalue)
-
-def test_many_pairs_need_more_evidence():
-  """A pair with p = 0.03 differs if tested alone, but not among three pairs."""
-  def sample(wins, losses):
-    first = np.array([True] * wins + [False] * losses)
-    return Sample((first.mean(),), len(first), first[None])
-  a, b = sample(14, 4), sample(0, 18)
-  b = Sample(b.accuracies, b.examples, ~a.correct)
-  assert 0.01 < statistics.p_value(a, b) < 0.05
-  assert statistics.apart([a, b], None).tolist() == [
-      [False, True], [True, False]]
-  assert not statistics.apart([a, b, a], None).any()
 
 
 def _table(means, seeds, deviation, rng):

@@ -130,6 +130,10 @@ CASES = {
                      FLOORS, ['| steps to 95% |', '| 2 | 1,200 | 1,000 |'], []),
     'a seed that did not learn': ([make(learnt_step=900), make(seed=1)],
                                   FLOORS, [], ['| steps to 95% |']),
+    'versions': ([make(model_sha256='a' * 64, git_dirty=True),
+                  make(seed=1, model_sha256='b' * 64)], FLOORS, [
+                      'c0ffee12 (modified: model aaaaaaaa) / c0ffee12 |',
+                      '**mixed versions**'], []),
     'ends of cells': ([make(device='a|b\nc')], FLOORS, [r'| a\|b c |'], []),
     'foreign data': ([*RUNS[:2], make(
         seed=5, right=190, data_fingerprint='beef00000000',
@@ -184,19 +188,6 @@ def test_protocols_are_not_ranked_together(tmp_path):
   assert '| 1 | transformer | 95.0 |' in lra
   assert '| simpletron |' not in lra
   assert SCORES in simpletron
-
-
-def test_a_page_of_changed_runs_alone_says_where_they_are(tmp_path):
-  place = Place(tmp_path, [make(changes={'train.steps': 9})])
-  place.write(html=tmp_path / 'html')
-  first = place.page.read_text('utf-8')
-  html = (tmp_path / 'html' / 'index.html').read_text('utf-8')
-  # The full tasks and the probes have no run.
-  assert first.count('No run yet.') == 2
-  assert first.count('changed from their protocol') == 1
-  assert 'tasks: [Text mini](leaderboard/text_mini.md).' in first
-  assert html.count('<p>All rows have settings that are changed') == 1
-  assert '<a href="#text_mini">Text mini</a>.' in html
 
 
 def test_published_rows_stay_in_their_own_tables(tmp_path):

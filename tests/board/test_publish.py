@@ -307,21 +307,6 @@ def test_changed_settings_are_named_and_stand_apart(place):
   assert '| 1 | 1,000 |' in text(place)
 
 
-def test_the_page_says_what_ran_where_the_commit_does_not(place):
-  digests = {'model_sha256': 'a' * 64, 'config_sha256': 'b' * 64}
-  for fields, said in (
-      ({'git_commit': 'c' * 40}, 'cccccccc'),
-      ({'git_commit': 'c' * 40, 'git_dirty': True},
-       'cccccccc (modified: model aaaaaaaa, config bbbbbbbb)'),
-      ({'git_commit': None, 'git_dirty': None},
-       'model aaaaaaaa, config bbbbbbbb')):
-    publish.publish(run(**fields, **digests), place, replace=True)
-    assert f'| {said} |' in text(place)
-  assert '**mixed versions**' not in text(place)
-  publish.publish(run(seed=1, model_sha256='b' * 64), place)
-  assert '**mixed versions**' in text(place)
-
-
 def test_a_page_that_was_begun_before_a_record_does_not_have_it(
     place, monkeypatch):
   """`done` is false for a record written while a page is being made."""

@@ -53,11 +53,6 @@ def test_seeds_that_differ_in_more_have_another_command(tmp_path):
       '`run transformer 0,1,3`', '`run transformer --odd 2`']
 
 
-def test_without_commands_there_are_the_records(tmp_path):
-  line, = records(Place(tmp_path, [make()]).render())
-  assert 'run0.json' in line[2] and line[3].strip() == '–'
-
-
 def test_what_has_no_command_is_a_sentence(tmp_path):
   line, = records(Place(tmp_path, [make()]).render(
       lambda run, seeds: 'No command makes it again here: *gone*.'))
@@ -95,16 +90,3 @@ def test_a_page_elsewhere_says_what_flags_it_needs(tmp_path, name, flags, said):
           in page)
   assert f'kept as {said.split()[5][:-1]}<task>/' in page
   assert 'lra/results' not in page and 'committed' not in page
-
-
-def test_the_page_of_an_installed_program_has_its_commands(
-    tmp_path, monkeypatch):
-  monkeypatch.setattr(paths, 'installed', lambda: True)
-  monkeypatch.chdir(tmp_path)
-  place = Place(tmp_path / 'results', RUNS)
-  place.page = tmp_path / 'leaderboard.md'
-  page = place.render()
-  assert '\nlra --config=simpletron:listops_mini\nlra --leaderboard\n' in page
-  assert 'kept as `results/runs/<task>/' in page
-  assert 'run_lra' not in page and 'lra/results' not in page
-  assert place.place().details == tmp_path / 'leaderboard'

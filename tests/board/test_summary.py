@@ -44,14 +44,6 @@ def table(*arguments, **options):
   return found
 
 
-def test_five_tasks_have_a_mean_as_long_range_arena_prints_it(tmp_path):
-  found = table(tmp_path, rows(FIVE) + rows(FIVE[:4], 'local'))
-  # The mean of 50, 51, 52, 53 and 54%.
-  assert found['transformer']['mean of 5'][0] == '52.0'
-  assert found['local']['mean of 5'][0] == '–'
-  assert 'mean of 6' not in found['local']
-
-
 def test_path_x_makes_another_mean(tmp_path):
   found = table(tmp_path, rows((*FIVE, 'pathx')) + rows(FIVE, 'local', 110))
   assert [found[model][name][0] for model in ('transformer', 'local')
@@ -130,17 +122,6 @@ def test_the_best_on_the_first_task_comes_first(tmp_path):
   assert list(table(tmp_path, runs)) == ['baseline', 'b', 'a', 'c']
 
 
-def test_seeds_that_failed_are_marked(tmp_path):
-  runs = [make(right=150), make(seed=1, status='diverged', test=None)]
-  assert table(tmp_path, runs, 'mini')['transformer']['Text mini'][0] == (
-      '75.0 ±6.0 ‡')
-
-
-def test_other_settings_are_not_there(tmp_path):
-  runs = [make(), make('local', changes={'train.steps': 5000})]
-  assert list(table(tmp_path, runs, 'mini')) == ['baseline', 'transformer']
-
-
 def test_the_row_with_most_seeds_is_shown_not_the_best(tmp_path):
   runs = [make(seed=0, right=110), make(seed=1, right=112),
           make(right=190, steps=9000)]
@@ -190,19 +171,6 @@ def test_mini_tasks_and_probes_stand_side_by_side(tmp_path):
            line['parameters']) for line in text[1:]] == [
                ('60.0', '50.0', '5 to 8', '800 to 1,000'),
                ('70.0', '100.', '9', '700')]
-
-
-def test_of_several_rows_the_one_with_more_seeds_is_shown(tmp_path):
-  """The row that is shown has two seeds; the last row has one."""
-  runs = [make(right=120, seed=seed, kernel='xla') for seed in (0, 1)]
-  runs += [make(right=100, kernel='splash')]
-  for run in runs:
-    run['config']['model']['kernel'] = run['kernel']
-  place = Place(tmp_path, runs, floors=())
-  boards, _ = frame.load(place.runs, place.baselines)
-  assert sum(len(board.finished) for board in boards) == 2
-  cell = summary.side_by_side(boards).items[1].cells['text_mini']
-  assert cell.accuracy == 0.6
 
 
 def test_a_mean_has_the_digits_of_its_coarsest_score():

@@ -79,17 +79,14 @@ def test_divergence(mini_data, tmp_path):
   assert 'Traceback' not in done.stderr and 'learning_rate' in done.stdout
 
 
-CHANGED = '## Protocol `simpletron`, settings changed\n'
-
-
 @pytest.mark.full
 def test_a_run_that_changes_its_protocol_is_recorded_on_request(
     mini_data, tmp_path):
   results, page = tmp_path / 'results', tmp_path / 'page.md'
   place = [f'--results_dir={results}', f'--page={page}']
-  flags = [*TINY, f'--config.data_dir={mini_data}', *place]
-  first = [*flags, f'--workdir={tmp_path / "run"}']
-  done = _run(*first)
+  flags = [*TINY, f'--config.data_dir={mini_data}', *place,
+           f'--workdir={tmp_path / "run"}']
+  done = _run(*flags)
   assert done.returncode == 0, done.stderr
   last = done.stdout.splitlines()[-1]
   for word in ('Not on the leaderboard', 'train.steps 4 instead of 4000',
@@ -100,7 +97,7 @@ def test_a_run_that_changes_its_protocol_is_recorded_on_request(
   curves = tmp_path / 'run' / 'curves.png'
   drawn = curves.read_bytes()
   curves.unlink()  # as if killed before the curves were drawn
-  done = _run(*first, '--record')
+  done = _run(*flags, '--record')
   assert done.returncode == 0 and 'finished already' in done.stdout
   assert curves.read_bytes() == drawn
   record, = (results / 'runs').rglob('*.json')
@@ -110,30 +107,12 @@ def test_a_run_that_changes_its_protocol_is_recorded_on_request(
     source = (ROOT / name / 'simpletron.py').read_bytes()
     assert kept[f'{kind}_sha256'] == hashlib.sha256(source).hexdigest()
   text = (tmp_path / 'page' / 'listops_mini.md').read_text('utf-8')
-  row = text.split(CHANGED)[1].splitlines()[5]
+  row = text.split('## Protocol `simpletron`, settings changed\n')[
+      1].splitlines()[5]
   assert row.startswith('| 1 | simpletron | ')
   assert 'train.steps 4 instead' in row
 
-  second = [*flags, f'--workdir={tmp_path / "again"}', '--record']
-  done = _run(*second)
-  assert done.returncode == 0 and text == (
-      tmp_path / 'page' / 'listops_mini.md').read_text('utf-8')
-  for word in ('has this run already', 'test accuracy %', 'steps/s', 'commit',
-               '--replace'):
-    assert word in done.stderr
-  assert json.loads(record.read_text()) == kept
-  assert _run(*second, '--replace').returncode == 0
-  again = json.loads((tmp_path / 'again' / 'result.json').read_text())
-  again['config']['data_dir'] = ''  # a record names no folder of its user
-  assert json.loads(record.read_text()) == again != kept
-  _spoil_and_regenerate(record, page, place)
-
-
-def _spoil_and_regenerate(record, page, place):
-  text = page.read_text()
   page.unlink()
-  assert _run('board', *place).returncode == 0
-  assert page.read_text() == text
   record.write_text(record.read_text()[:100])
   done = _run('board', *place)
   assert done.returncode == 0, done.stderr

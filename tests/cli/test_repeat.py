@@ -71,21 +71,6 @@ def test_a_field_that_the_run_did_not_know_is_as_it_was_then():
   assert not identity.differences(config, run.config)
 
 
-def test_only_what_the_file_makes_otherwise_is_said():
-  flags = shlex.split(repeat.command(changed(seed=3, encoder__dropout=0.25)))
-  assert flags[-2:] == ['--config.encoder.dropout=0.25', '--config.seed=3']
-  assert len(flags) == 5
-
-
-def test_seeds_of_one_command():
-  run = changed(seed=3, encoder__dropout=0.25)
-  flags = shlex.split(repeat.command(run, [0, 1, 2, 5]))
-  assert flags[-2:] == ['--config.encoder.dropout=0.25', '--seeds=0-2,5']
-  assert len(flags) == 5
-  assert set(shlex.split(repeat.command(run, [3]))) == set(
-      shlex.split(repeat.command(run)))
-
-
 @pytest.mark.parametrize('numbers, text', [
     ([0], '0'), ([0, 1], '0-1'), ([0, 2, 3, 4], '0,2-4'),
     (list(range(1500)), '0-999,1000-1499')])
@@ -112,35 +97,24 @@ def test_a_run_from_a_folder_has_no_command_and_one_from_a_config_has():
   assert not any('init_source' in flag for flag in flags)
 
 
-def test_records_have_no_folder_of_one_user():
-  config = {'init_from': '/home/me/run', 'data_dir': '/data', 'task': 'text'}
-  assert identity.without_paths(config) == {
-      'init_from': '', 'data_dir': '', 'task': 'text'}
-  config['init_from'] = 'configs/fnet.py:text train.steps=9'
-  assert identity.without_paths(config)['init_from'] == config['init_from']
-
-
-def test_the_data_folder_is_not_in_a_command():
-  assert '/home' not in repeat.command(changed(data_dir='/home/somebody'))
-
-
-@pytest.mark.parametrize('update, words', [
-    ({'model': 'nobody'}, 'nobody.py'), ({'protocol': 'bogus'}, 'bogus'),
-])
-def test_what_cannot_be_made_again_is_a_sentence(update, words):
-  run = changed().model_copy(update=update)
-  said = repeat.command(run)
+@pytest.mark.parametrize('fields, update, words', [
+    ({}, {'model': 'nobody'}, 'nobody.py'),
+    ({}, {'protocol': 'bogus'}, 'bogus'),
+    ({'encoder__gone': 1}, {}, 'no field encoder.gone'),
+    ({'encoder__pooling': '--x\ny'}, {}, 'encoder.pooling'),
+    ({'encoder__pooling': 'x  y'}, {}, 'encoder.pooling'),
+    ({'train__steps': 'many'}, {}, 'IllegalFlagValueError')])
+def test_what_cannot_be_made_again_is_a_sentence(fields, update, words):
+  said = repeat.command(changed(**fields).model_copy(update=update))
   assert said.startswith('No command makes it again here: ') and words in said
   assert str(ROOT) not in said
 
 
-def test_a_field_of_another_version_is_named():
-  assert 'no field encoder.gone' in repeat.command(changed(encoder__gone=1))
-  assert 'No command' in repeat.command(changed(encoder__pooling='--x\ny'))
-  assert 'No command' in repeat.command(changed(encoder__pooling='x  y'))
-
-
-def test_values_that_no_flag_takes_are_a_sentence():
-  assert repeat.command(changed(train__steps='many')) == (
-      'No command makes it again here: its config cannot be made '
-      '(IllegalFlagValueError).')
+def test_only_what_the_file_makes_otherwise_is_said():
+  run = changed(seed=3, encoder__dropout=0.25, data_dir='/home/somebody')
+  flags = shlex.split(repeat.command(run))
+  assert flags[-2:] == ['--config.encoder.dropout=0.25', '--config.seed=3']
+  assert len(flags) == 5
+  assert shlex.split(repeat.command(run, [0, 1, 2, 5])) == [
+      *flags[:-1], '--seeds=0-2,5']
+  assert repeat.command(run, [3]) == repeat.command(run)

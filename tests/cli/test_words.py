@@ -10,7 +10,7 @@ from lra.cli import arguments, main, train
 from lra.core.errors import UserError
 from lra.run import loader
 from lra.run.experiment import resolve
-from tests.helpers import commands, documents
+from tests.helpers import documents
 from tests.helpers.paths import ROOT
 
 COMMANDS = documents.commands(r'run_lra\.py|lra|lra-cuda')
@@ -19,11 +19,6 @@ _WRITTEN = ('configs/mean.py', 'configs/aft.py', 'my_runs.toml')
 # The documents ask readers to download this folder.
 _DOWNLOADED = '=bert-base-uncased'
 _PARSED = sorted({*arguments.WORDS} - {'train', 'data'})
-
-
-def test_documents_have_commands_of_every_kind():
-  words = {shlex.split(line)[0].partition('=')[0] for line in COMMANDS}
-  assert words >= {*arguments.WORDS, '--config', '--leaderboard'} - {'train'}
 
 
 @pytest.mark.parametrize('line', COMMANDS)
@@ -87,16 +82,7 @@ def test_a_wrong_argument_is_named(given, named):
     main.main(given.split())
 
 
-def test_the_program_takes_words(tmp_path):
-  done = commands.run('run_lra', 'compare', 'a', 'b', cwd=tmp_path)
-  commands.assert_one_sentence(done, 'a')
-  done = commands.run('run_lra', 'board', '--help', cwd=tmp_path)
-  assert '--html' in done.stdout and '--seeds' not in done.stdout
-
-
-@pytest.mark.parametrize('folder', ['/', '//', '/tmp/..', 'link'])
-def test_the_root_folder_is_no_run_directory(folder, tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  (tmp_path / 'link').symlink_to('/')
+@pytest.mark.parametrize('folder', ['/', '/tmp/..'])
+def test_the_root_folder_is_no_run_directory(folder):
   with flagsaver.flagsaver(), pytest.raises(UserError, match='root folder'):
     train.parse(['--config=simpletron:text', f'--workdir={folder}'])

@@ -1,11 +1,13 @@
 """Makes invented result records, and pages from a folder of them."""
 
+import html.parser
 import json
 
 from lra.board import inputs, publish, render, site
 from tests.helpers import scored
 
 HEADER = ','.join(inputs.COLUMNS)
+_VOID = ('meta', 'img', 'input', 'br', 'hr')
 
 
 def scores(right, wrong, **changes):
@@ -111,3 +113,74 @@ class Place:
 
   def write(self, html=None, command=None):
     publish.write(self.place(command), html)
+
+
+class Page(html.parser.HTMLParser):
+  """Parses a page as a browser does.
+
+  Attributes:
+    tags: the names of its tags.
+    tables: (heading cells, rows); a row is (cells, attributes).
+    figures: addresses of the images.
+    files: file names of the records.
+    commands: commands that make the records again.
+  """
+
+  def __init__(self, text):
+    super().__init__()
+    self.open, self.tags, self.tables, self.figures = [], set(), [], []
+    self.files, self.commands, self.scripts = [], [], []
+    self.attributes, self.text = [], []
+    self._cell = self._body = None
+    self.feed(text)
+    self.close()
+    assert not self.open
+
+  def handle_starttag(self, tag, attributes):
+    attributes = dict(attributes)
+    self.tags.add(tag)
+    self.attributes += [(tag, *item) for item in attributes.items()]
+    if tag not in _VOID:
+      self.open.append((tag, attributes))
+    if tag == 'img':
+      self.figures.append(attributes['src'])
+    if tag == 'pre':
+      self.commands.append('')
+    if tag == 'table':
+      self.tables.append(([], []))
+    if tag == 'tbody':
+      self._body = attributes
+    if tag == 'tr' and 'tbody' in dict(self.open) and (
+        attributes.get('class') != 'records'):
+      self.tables[-1][1].append(([], self._body))
+    if tag in ('th', 'td') and 'colspan' not in attributes:
+      self._cell = []
+
+  def handle_startendtag(self, tag, attributes):
+    self.handle_starttag(tag, attributes)
+
+  def handle_endtag(self, tag):
+    assert self.open.pop()[0] == tag
+    if tag in ('th', 'td') and self._cell is not None:
+      cells = (self.tables[-1][0] if tag == 'th'
+               else self.tables[-1][1][-1][0])
+      cells.append(' '.join(''.join(self._cell).split()))
+      self._cell = None
+
+  def handle_data(self, data):
+    tag, attributes = self.open[-1] if self.open else ('', {})
+    if tag not in ('script', 'style'):
+      self.text.append(data)
+    if tag == 'script':
+      self.scripts.append(data)
+    if self._cell is not None:
+      self._cell.append(data)
+    if tag == 'code' and attributes.get('class') == 'file':
+      self.files.append(data)
+    if 'pre' in dict(self.open):
+      self.commands[-1] += data
+
+  def cells(self):
+    """Returns (heading, rows) of each table, as texts of the cells."""
+    return [(head, [cells for cells, _ in rows])
+            for head, rows in self.tables]

@@ -7,17 +7,13 @@ from lra.many import plan, runs
 from lra.schema import identity
 from lra.schema import result as result_lib
 from tests.helpers import committed
-from tests.helpers.paths import ROOT
 
 
 @pytest.fixture
-def entry(tmp_path, monkeypatch):
+def entry(here):
   """Returns a function that makes a run in a new folder."""
-  monkeypatch.chdir(tmp_path)
-  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
-
   def made(more='', task='listops_mini'):
-    (tmp_path / 'a.toml').write_text(
+    (here / 'a.toml').write_text(
         f'[[runs]]\nmodels = ["simpletron"]\ntasks = ["{task}"]\n{more}')
     found, = runs.read('a.toml')
     return found

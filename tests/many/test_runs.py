@@ -2,13 +2,11 @@
 """
 
 import math
-import pathlib
 
 import pytest
 
 from lra import models
 from lra.board import inputs
-from lra.core import files
 from lra.core.errors import UserError
 from lra.many import runs
 from lra.schema import runs_file
@@ -144,12 +142,6 @@ def test_a_file_that_cannot_be_read_is_named(name, word, monkeypatch):
     runs.read(name)
 
 
-def test_a_byte_order_mark_is_no_part_of_a_file(file):
-  path = file('')
-  pathlib.Path(path).write_text(_ENTRY, 'utf-8-sig')
-  assert len(runs.read(path)) == 1
-
-
 def test_parts_are_all_runs_once(file):
   whole = runs.read(file(
       _ENTRY + 'seeds = "0-1"\ngrid.train.steps = [10, 20, 30, 40]\n'
@@ -173,26 +165,6 @@ def test_settings_of_one_config_are_compared(file):
       (), (), ('train.learning_rate',)]
 
 
-def test_all_models_have_one_search(file):
-  units = runs.units(runs.read(file('''
-      models = ["simpletron", "linear_transformer"]
-      [[runs]]
-      tasks = ["parity"]
-      seeds = "3,0"
-      search.train = {learning_rate = [0.1, 0.2], weight_decay = [0, 1]}
-      [[runs]]
-      tasks = ["listops_mini"]
-      search.train.steps = [7, 8]''')))
-  assert [unit.title for unit in units] == [
-      f'configs/{model}.py:{task}' for task in ('parity', 'listops_mini')
-      for model in ('simpletron', 'linear_transformer')]
-  grids = [[[run.flags[1:] for run in setting] for setting in unit.settings]
-           for unit in units]
-  assert grids[0] == grids[1] and grids[2] == grids[3]
-  assert [len(grid) for grid in grids] == [4, 4, 2, 2]
-  assert [run.seed for run in units[0].search] == ['3'] * 4
-
-
 def test_files_of_the_repository(monkeypatch):
   """The first and last task of each entry make a config with every model."""
   monkeypatch.chdir(ROOT)
@@ -208,26 +180,6 @@ def test_files_of_the_repository(monkeypatch):
       task = entry.tasks[number % len(entry.tasks)]
       arm, model = entry.pairs[number % len(entry.pairs)]
       assert runs._runs(entry, number, task, model, arm)
-
-
-def test_the_runs_of_nystrom_are_its_records(monkeypatch):
-  """Each recorded nystrom seed with unchanged settings is in the file.
-
-  If a seed has two records, one of the two runs is enough.
-  """
-  monkeypatch.chdir(ROOT)
-  named = {'-'.join(run.folder.parts[1:]) for run in runs.read('nystrom')}
-  made = {}
-  records = ROOT / 'lra/results/runs'
-  for path in (*records.glob('listops/*.json'), *records.glob('text/*.json')):
-    run = files.read_json(path)
-    if run['protocol'] == 'nystrom' and not run.get('changes'):
-      made.setdefault((run['task'], run['model'], run['seed']), []).append(
-          f'{run["task"]}-{path.stem}' in named)
-  assert len(made) > 12
-  # The first record of simpletron's seed 0 has other `train.lengths`.
-  missing = {run for run, found in made.items() if not any(found)}
-  assert missing <= {('listops', 'simpletron', 0)}
 
 
 def test_the_runs_of_the_arena_are_its_six_tasks_under_one_protocol():

@@ -4,11 +4,8 @@ import copy
 import importlib.util
 import json
 import math
-import os
 import statistics
-import subprocess
 import sys
-import time
 
 import pytest
 from absl.testing import flagsaver
@@ -19,7 +16,7 @@ from lra.core.errors import UserError
 from lra.many import search
 from lra.run import train
 from lra.schema import result
-from tests.helpers import commands, same_run, scored, tiny
+from tests.helpers import same_run, scored, tiny
 from tests.helpers.paths import ROOT
 
 RUN = json.loads((ROOT / 'tests/board/data/result.json').read_text())
@@ -48,9 +45,9 @@ def test_a_bad_range_is_named(text):
 def _drawn(accuracies, fields=SPACE, seed=0):
   """Returns the changes of each trial, told these accuracies."""
   made = []
-  study = search.Study(search.space(fields), seed)
   for trial, accuracy in zip(
-      study.trials(len(accuracies)), accuracies, strict=True):
+      search.trials(search.space(fields), seed, len(accuracies)), accuracies,
+      strict=True):
     made.append(trial.changes)
     trial.tell(accuracy)
   return made
@@ -69,8 +66,8 @@ def test_draws_depend_on_the_seed_and_the_accuracies_alone():
 
 def test_draws_are_near_the_best_ones():
   """The best is at 10^-0.5; random settings are 1.5 powers of ten from it."""
-  study, errors = search.Study(search.space('a=log(1e-4,1)'), 0), []
-  for trial in study.trials(40):
+  errors = []
+  for trial in search.trials(search.space('a=log(1e-4,1)'), 0, 40):
     rate = float(trial.changes[0].removeprefix('a='))
     errors.append(abs(math.log10(rate) + 0.5))
     trial.tell(1 - errors[-1] / 4)
@@ -78,10 +75,9 @@ def test_draws_are_near_the_best_ones():
   assert statistics.median(errors[20:]) < 0.5 * statistics.median(errors[:10])
 
 
-def test_what_is_below_the_median_is_pruned():
+def test_what_is_below_the_median_is_pruned_in_a_run_and_in_a_log(tmp_path):
   """It is after five whole trials, by the best accuracy so far."""
-  study = search.Study(search.space(SPACE), 0)
-  trials = study.trials(7)
+  trials = search.trials(search.space(SPACE), 0, 9)
   for value in (0.2, 0.3, 0.4, 0.5, 0.6):
     trial = next(trials)
     assert not trial.watch(1, value) and not trial.watch(2, value - 0.1)
@@ -89,34 +85,23 @@ def test_what_is_below_the_median_is_pruned():
   trial = next(trials)
   assert not trial.watch(1, 0.41) and not trial.watch(2, 0.0)
   trial.tell(0.41)
-  trial = next(trials)
-  assert trial.watch(1, 0.39) == search.PRUNED
-
-
-def test_a_log_is_replayed_to_the_same_end(tmp_path):
-  (tmp_path / 'metrics.jsonl').write_text('\n'.join(map(json.dumps, (
+  assert next(trials).watch(1, 0.39) == search.PRUNED
+  log = tmp_path / 'metrics.jsonl'
+  log.write_text('\n'.join(map(json.dumps, (
       {'split': 'train', 'step': 1, 'accuracy': 0.0},
-      {'split': 'val', 'step': 1, 'accuracy': 0.5},
-      {'split': 'val', 'step': 2, 'accuracy': 0.0},
-      {'split': 'val', 'step': 3, 'accuracy': 0.0}))))
-  study = search.Study(search.space(SPACE), 0)
-  trials = study.trials(8)
-  for value in (0.2, 0.3, 0.4, 0.5, 0.6):
-    trial = next(trials)
-    trial.watch(1, value)
-    trial.tell(value)
-  # The first accuracy is above the median, and so is the best of later ones.
+      {'split': 'val', 'step': 1, 'accuracy': 0.39},
+      {'split': 'val', 'step': 2, 'accuracy': 0.0}))))
+  trial = next(trials)
+  assert trial.replay(tmp_path, 3, False) == search.PRUNED
+  assert not trial.replay(tmp_path, 3, True)  # it ended all the same
+  log.write_text(log.read_text().replace('0.39', '0.5'))
   assert not next(trials).replay(tmp_path, 3, False)
-  low = tmp_path / 'metrics.jsonl'
-  low.write_text(low.read_text().replace('0.5', '0.1'))
-  assert next(trials).replay(tmp_path, 3, False) == search.PRUNED
-  assert not next(trials).replay(tmp_path, 3, True)  # it ended all the same
 
 
 def test_without_optuna_there_is_a_sentence(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(UserError, match='optuna needs Optuna.*pip install'):
-    search.Study(search.space(SPACE), 0)
+    next(search.trials(search.space(SPACE), 0, 1))
 
 
 class Killed(BaseException):
@@ -170,9 +155,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path, monkeypatch):
-  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
-  monkeypatch.chdir(tmp_path)
+def runs(here, monkeypatch):
   made = Runs()
   monkeypatch.setattr(train, 'train', made.train)
   monkeypatch.setattr(publish, 'check', lambda *_: None)
@@ -182,14 +165,18 @@ def runs(tmp_path, monkeypatch):
   return made
 
 
-def _run(*more):
-  argv = ['--config=configs/simpletron.py:parity', '--config.train.steps=30',
-          '--config.train.eval_every=10', '--config.train.warmup_steps=0',
-          '--search=optuna', '--trials=14', '--compile_cache=',
-          '--space=train.learning_rate=log(1e-4,1)', *more]
+def _main(argv):
   with flagsaver.flagsaver(), pytest.MonkeyPatch.context() as patch:
     patch.setattr(sys, 'argv', ['lra', *argv])
     return train_word.main(argv)
+
+
+def _run(*more):
+  return _main([
+      '--config=configs/simpletron.py:parity', '--config.train.steps=30',
+      '--config.train.eval_every=10', '--config.train.warmup_steps=0',
+      '--search=optuna', '--trials=14', '--compile_cache=',
+      '--space=train.learning_rate=log(1e-4,1)', *more])
 
 
 def test_only_the_chosen_setting_is_tested_and_recorded(runs, capsys):
@@ -226,18 +213,20 @@ def test_without_a_test_a_search_only_chooses(runs):
   assert not runs.published
 
 
-@pytest.mark.parametrize('kills', [
-    13, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 20))])
+def _said(capsys):
+  return [line for line in capsys.readouterr().out.splitlines()
+          if 'trials]' in line or line.startswith('best of')]
+
+
 def test_a_killed_search_resumes_to_the_same_choice(
-    runs, tmp_path, monkeypatch, capsys, kills):
-  runs.left = kills
+    runs, tmp_path, monkeypatch, capsys):
+  runs.left = 13
   with pytest.raises(Killed):
     _run('--norecord')
   capsys.readouterr()
   begun, runs.left = len(runs.calls), -1
   assert _run('--norecord') == 0
-  broken = [line for line in capsys.readouterr().out.splitlines()
-            if 'trials]' in line or line.startswith('best of')]
+  broken = _said(capsys)
   # Only the run that was killed is called twice.
   assert runs.calls[begun - 1] == runs.calls[begun]
   assert len(runs.calls) == 1 + 14 + 1
@@ -245,8 +234,7 @@ def test_a_killed_search_resumes_to_the_same_choice(
   (tmp_path / 'other/configs').symlink_to(ROOT / 'configs')
   monkeypatch.chdir(tmp_path / 'other')
   assert _run('--norecord') == 0
-  assert broken == [line for line in capsys.readouterr().out.splitlines()
-                    if 'trials]' in line or line.startswith('best of')]
+  assert broken == _said(capsys)
 
 
 def _searched(**changes):
@@ -270,52 +258,32 @@ def test_a_record_keeps_how_many_settings_were_drawn(changes):
     result.validate(_searched(**changes))
 
 
-@pytest.mark.parametrize('arguments, words', [
-    (['--trials=3'], ['--trials', '--search']),
-    (['--space=train.steps=[1,2]'], ['--space', '--search']),
-    (['--search=optuna'], ['--space']),
+@pytest.mark.parametrize('arguments, word', [
+    (['--trials=3'], '--trials.*--search'),
+    (['--space=train.steps=[1,2]'], '--space.*--search'),
+    (['--search=optuna'], '--space'),
     (['--search=optuna', '--space=x=[1,2]', '--grid=train.steps=[1,2]'],
-     ['--grid']),
-    (['--search=optuna', '--space=nothing.here=[1,2]'], ['nothing']),
+     '--grid'),
+    (['--search=optuna', '--space=nothing.here=[1,2]'], 'nothing'),
     (['--search=optuna', '--space=train.steps=[1,2]', '--config.seed=1',
-      '--seeds=1'], ['--seeds'])])
-def test_bad_flags_are_named(arguments, words):
-  commands.assert_one_sentence(commands.run(
-      'run_lra', f'--config={ROOT}/configs/simpletron.py:parity', *arguments),
-      *words)
-
-
-def _start(folder, data_dir, cache):
-  folder.mkdir(exist_ok=True)
-  return subprocess.Popen(
-      [sys.executable, str(ROOT / 'run_lra.py'),
-       f'--config={ROOT}/configs/simpletron.py:listops_mini',
-       *tiny.flags(**{'data_dir': data_dir, 'train.steps': 30,
-                      'train.eval_every': 10, 'train.warmup_steps': 0}),
-       '--search=optuna', '--trials=7', f'--space={SPACE}', '--seeds=0-1',
-       '--record', '--results_dir=results', f'--compile_cache={cache}'],
-      cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
+      '--seeds=1'], '--seeds')])
+def test_bad_flags_are_named(arguments, word):
+  with pytest.raises(UserError, match=word):
+    _main([f'--config={ROOT}/configs/simpletron.py:parity', '--compile_cache=',
+           *arguments])
 
 
 @pytest.mark.full
-def test_kill_9_and_restart_give_the_same_choice(mini_data, tmp_path):
+def test_kill_9_and_restart_give_the_same_choice(mini_data, broken_and_whole):
   """One kill comes in the second trial, one in the sixth."""
-  whole, broken = tmp_path / 'whole', tmp_path / 'broken'
-  process = _start(whole, mini_data, tmp_path / 'xla')
-  out, errors = process.communicate()
-  assert process.returncode == 0, errors
-  for logs in (2, 6):
-    process = _start(broken, mini_data, tmp_path / 'xla')
-    while len(list(broken.glob('runs/*/*/*/metrics.jsonl'))) < logs:
-      assert process.poll() is None
-      time.sleep(0.01)
-    process.kill()
-    process.communicate()
-  process = _start(broken, mini_data, tmp_path / 'xla')
-  again, errors = process.communicate()
-  assert process.returncode == 0, errors
-  assert [x for x in again.splitlines() if 'trials]' in x] == [
-      x for x in out.splitlines() if 'trials]' in x] != []
+  broken, whole, ends = broken_and_whole(
+      ['--config=configs/simpletron.py:listops_mini', *tiny.flags(**{
+          'data_dir': mini_data, 'train.steps': 30, 'train.eval_every': 10,
+          'train.warmup_steps': 0}), '--search=optuna', '--trials=7',
+       f'--space={SPACE}', '--seeds=0-1'], [2, 6])
+  assert [code for code, *_ in ends] == [0, 0], ends
+  again, out = ([x for x in out.splitlines() if 'trials]' in x]
+                for _, out, _ in ends)
+  assert again == out != []
   assert same_run.records(broken) == same_run.records(whole)
   assert len(same_run.records(whole)) == 2

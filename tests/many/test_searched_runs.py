@@ -2,11 +2,7 @@
 
 import copy
 import json
-import os
 import re
-import subprocess
-import sys
-import time
 
 import pytest
 
@@ -131,10 +127,8 @@ class Runs:
 
 
 @pytest.fixture
-def called(tmp_path, monkeypatch):
-  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
-  monkeypatch.chdir(tmp_path)
-  (tmp_path / 'a.toml').write_text('''[[runs]]
+def called(here, monkeypatch):
+  (here / 'a.toml').write_text('''[[runs]]
       models = ["transformer", "simpletron"]
       tasks = ["text_mini"]
       seeds = "4,5"
@@ -218,44 +212,20 @@ def test_the_status_of_a_search_knows_its_choice(called, capsys):
   assert len(runs.read('a.toml')) == 12  # of which 8 will be trained
 
 
-def _start(folder, data_dir):
-  folder.mkdir(exist_ok=True)
-  if not (folder / 'configs').exists():
-    (folder / 'configs').symlink_to(ROOT / 'configs')
+@pytest.mark.full
+def test_kill_9_and_restart_give_the_same_choice(mini_data, broken_and_whole):
+  """One kill comes in the first search, one in the second model's."""
   changes = tiny.table(**{
       'train.steps': 20, 'train.eval_every': 10, 'train.warmup_steps': 0,
-      'data_dir': str(data_dir)})
-  (folder / 'a.toml').write_text(f'''[[runs]]
+      'data_dir': str(mini_data)})
+  broken, whole, ends = broken_and_whole(['runs', 'a.toml'], [2, 6], f'''
+      [[runs]]
       models = ["simpletron", "linear_transformer"]
       tasks = ["listops_mini"]
       seeds = "0-1"
       set = {changes}
       search.train.learning_rate = [0.3, 0.01, 0.03]''')
-  return subprocess.Popen(
-      [sys.executable, str(ROOT / 'run_lra.py'), 'runs', 'a.toml',
-       '--record', '--results_dir=results',
-       f'--compile_cache={folder.parent / "xla"}'],
-      cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
-
-
-@pytest.mark.full
-def test_kill_9_and_restart_give_the_same_choice(mini_data, tmp_path):
-  """One kill comes in the first search, one in the second model's."""
-  whole, broken = tmp_path / 'whole', tmp_path / 'broken'
-  process = _start(whole, mini_data)
-  out, errors = process.communicate()
-  assert process.returncode == 0, errors
-  assert out.count('best of 3 settings by validation') == 2
-  for logs in (2, 6):
-    process = _start(broken, mini_data)
-    while len(list(broken.glob('runs/*/*/*/metrics.jsonl'))) < logs:
-      assert process.poll() is None
-      time.sleep(0.01)
-    process.kill()
-    process.communicate()
-  process = _start(broken, mini_data)
-  out, errors = process.communicate()
-  assert process.returncode == 0, errors
+  assert [code for code, *_ in ends] == [0, 0], ends
+  assert ends[1][1].count('best of 3 settings by validation') == 2
   assert same_run.records(broken) == same_run.records(whole)
   assert len(same_run.records(whole)) == 4

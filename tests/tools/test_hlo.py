@@ -9,7 +9,7 @@ import pytest
 
 from lra import kernels
 from lra.kernels import tpu
-from tests.helpers import aot, errors
+from tests.helpers import errors
 from tools import benchmark, hlo
 
 PROGRAM = """
@@ -221,11 +221,3 @@ def _moved(spec, array, grid):
     changes += index != last
     last = index
   return changes * block
-
-
-def test_the_table_says_what_is_missing(monkeypatch):
-  def missing(target):
-    raise aot.Unavailable('no compiler')
-
-  monkeypatch.setattr(aot, 'device', missing)
-  assert benchmark.moved(['v5e'])[-1] == 'v5e skipped: no compiler'

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from lra.core import machine
-from lra.core.errors import UserError
 from tests.helpers import errors
 from tests.helpers.errors import Case
 from tools import benchmark, onchip
@@ -105,24 +104,15 @@ def test_nothing_runs_while_something_compiles(tmp_path, monkeypatch):
 def test_a_stage_of_another_version_is_measured_again(tmp_path, monkeypatch):
   path, asked = tmp_path / 'here.json', []
   monkeypatch.setattr(
-      onchip, '_races', lambda _, before, save: asked.append(before) or {})
+      onchip, '_kernels', lambda _, before, save: asked.append(before) or {})
   for commit, end in (('a', {}), ('a', {'ended': 'x'}), ('b', {'ended': 'x'})):
     monkeypatch.setattr(
         onchip.machine, 'git_state', lambda commit=commit: {'git': commit})
-    record = onchip.run(path, ('races',), TINY)
-    record['races'] |= {'rows': [commit], **end}
+    record = onchip.run(path, ('kernels',), TINY)
+    record['kernels'] |= {'rows': [commit], **end}
     path.write_text(json.dumps(record))
-  onchip.run(path, ('races',), TINY)
+  onchip.run(path, ('kernels',), TINY)
   assert asked == [{}, {}, {}, {'rows': ['b']}]
-
-
-def test_a_file_of_another_device_is_left_as_it_is(tmp_path):
-  path = tmp_path / 'h200.json'
-  path.write_text('{"device": "NVIDIA H200", "errors": {"rows": [1]}}')
-  before = path.read_bytes()
-  with pytest.raises(UserError, match=r"h200\.json .* 'NVIDIA H200'"):
-    onchip.run(path, ('errors',), TINY)
-  assert path.read_bytes() == before
 
 
 def test_a_case_that_fails_costs_no_other(tmp_path, monkeypatch):
@@ -141,19 +131,3 @@ def test_a_case_that_fails_costs_no_other(tmp_path, monkeypatch):
   assert found['failures'] == 1 < found['measured'] == found['within_bounds']
   assert rows['linear', 'xla']['failed'] == 'RuntimeError: no such kernel'
   assert rows['simpletron', 'xla']['skipped'] == 'takes no states'
-
-
-def test_what_the_sanitizer_says(tmp_path, monkeypatch):
-  program = tmp_path / 'compute-sanitizer'
-  program.write_text(
-      '#!/bin/sh\n'
-      'case $2 in racecheck) echo "= RACECHECK SUMMARY: 3 hazards" ;;\n'
-      '*) echo "= ERROR SUMMARY: 0 errors" ;; esac\n')
-  program.chmod(0o755)
-  monkeypatch.setenv('PATH', str(tmp_path))
-  monkeypatch.setattr(onchip.sys, 'prefix', str(tmp_path))
-  found = onchip._races(None)
-  assert [found[tool]['found'] for tool in onchip.SANITIZERS] == [3, 0, 0]
-  program.unlink()
-  assert onchip._races(None) == {
-      'skipped': 'compute-sanitizer is not installed'}

@@ -23,14 +23,6 @@ def test_a_step_is_timed_without_its_data(tmp_path, model, task):
   assert got['step_bytes'] > 0 and not list(tmp_path.iterdir())
 
 
-@pytest.mark.full
-def test_no_step_is_begun_when_the_time_is_over(monkeypatch):
-  monkeypatch.setattr(step, 'SECONDS', 0)
-  got = step.measure(
-      small.experiment(small.config('local', 'pathx')), steps=1000)
-  assert got['steps'] == 1
-
-
 def test_tokens_fill_the_length_and_labels_are_classes():
   made = small.make(small.config('local', 'retrieval'), None)
   batch = step.drawn_batch(made)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 
 import pytest
 
@@ -11,7 +10,7 @@ from lra.core import files, paths
 from lra.core.errors import UserError
 from lra.nn import partials
 from tests.helpers.paths import ROOT
-from tools import benchmark, layers, recorded, tables
+from tools import benchmark, recorded, tables
 
 README = ROOT / 'kernels/README.md'
 RECORD = ROOT / 'kernels/results/h200.json'
@@ -69,14 +68,8 @@ def test_what_is_no_record_of_a_chip_is_one_sentence(tmp_path, text):
     recorded.main([str(path)])
 
 
-@pytest.fixture
-def two_models(monkeypatch):
-  entries = [e for e in catalogue.read() if e.name in ('local', 'transformer')]
-  monkeypatch.setattr(catalogue, 'read', lambda: entries)
-
-
 def test_speed_has_a_row_per_model_and_a_ratio_per_length(
-    two_models, monkeypatch, tmp_path):
+    monkeypatch, tmp_path):
   """Cells hold the medians of simulated step times.
 
   `local` takes 1 s and `transformer` 2 s at L = 16, and half of it at L = 32.
@@ -88,6 +81,8 @@ def test_speed_has_a_row_per_model_and_a_ratio_per_length(
     warm_up_and_rounds = iter([20, seconds, 3 * seconds, seconds])
     return lambda: next(warm_up_and_rounds), length * 2**20
 
+  entries = [e for e in catalogue.read() if e.name in ('local', 'transformer')]
+  monkeypatch.setattr(catalogue, 'read', lambda: entries)
   monkeypatch.setattr(tables, '_training_step', training_step)
   measured = tables.measure_speed(width=8, rounds=3, shapes=((2, 16), (1, 32)))
   header, _, *rows = tables.speed_lines(measured)[-1].splitlines()
@@ -101,25 +96,6 @@ def test_speed_has_a_row_per_model_and_a_ratio_per_length(
   assert found.faster == {'local': 2, 'transformer': 1}
   assert set(found.memory.values()) == {32 * 2**20}
   assert found.what.startswith('1 x 32 tokens on cpu')
-
-
-@pytest.mark.full
-def test_a_training_step_is_timed():
-  step, size = tables._training_step('local', 2, 16, 8)
-  assert step() > 0 and size > 0
-
-
-def test_committed_tables_say_what_their_commands_would():
-  """The headings of the committed tables are those of the current code."""
-  folder = paths.PACKAGED
-  memory, moved = ((folder / f'{name}.md').read_text('utf-8')
-                   for name in ('memory', 'layers'))
-  device, = re.findall('compiled for (.*?); B 1', memory)
-  assert memory.startswith('\n'.join(tables.memory_heading(device)) + '\n| ')
-  targets, = re.findall('tools layers ([a-z0-9,]+)`', moved)
-  assert moved.startswith(
-      '\n'.join(layers.heading(targets.split(','))) + '\n| ')
-  assert partials.MANY_LOGITS == 2**23 and '2^23' in memory
 
 
 def test_less_than_the_floor_is_moved_on_tpus_alone():
@@ -142,10 +118,6 @@ def test_memory_grows_as_the_model_says(name, monkeypatch):
   limit = tables.limit(ENTRIES[name])
   assert tables.temporary_bytes(whole) <= limit * tables.temporary_bytes(half)
   assert '4096,4096' not in half.as_text()
-
-
-def test_what_counts_as_quadratic():
-  assert set(ENTRIES) - set(SUBQUADRATIC) == {'super'}
 
 
 def test_the_measure_sees_quadratic_memory():

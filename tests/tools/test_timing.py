@@ -11,12 +11,6 @@ from tools import timing
 _seen = contextvars.ContextVar('seen', default=None)
 
 
-def test_all_are_done_and_come_with_their_items():
-  found = dict(timing.finished(lambda x: x * x, list(range(100))))
-  assert found == {x: x * x for x in range(100)}
-  assert list(timing.finished(str, [])) == []
-
-
 def test_they_run_beside_each_other_and_come_as_they_end(monkeypatch):
   monkeypatch.setattr(
       timing.os, 'sched_getaffinity', lambda _: {0, 1}, raising=False)

@@ -1,0 +1,42 @@
+"""Tests the line that names, before training, what runs will write."""
+
+import dataclasses
+import json
+import pathlib
+import types
+
+import ml_collections
+
+from lra.board import publish
+from lra.board.site import Place
+from lra.many import execute
+from lra.schema import result
+
+RECORD = pathlib.Path(__file__).parents[1] / 'board' / 'data' / 'result.json'
+
+
+def test_the_files_that_runs_will_write_are_named(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  finished = result.validate(json.loads(RECORD.read_text()))
+  run = types.SimpleNamespace(
+      folder=pathlib.Path('runs/here'),
+      config=ml_collections.ConfigDict(finished.config))
+  options = execute.Options(Place(tmp_path / 'results', tmp_path / 'page.md'))
+  for said in (execute.announced([run] * 3, options, False),
+               execute.announced(
+                   [run] * 3, dataclasses.replace(options, test=False), True)):
+    assert 'page.md' not in said and '3 run directories' in said
+  said = execute.announced([run], options, True)
+  assert '--norecord' in said
+  publish.publish(finished, options.place)
+  written = [path.relative_to(tmp_path) for path in tmp_path.rglob('*')
+             if path.is_file() and not path.name.startswith('.')]
+  assert len(written) > 3
+  named = [word.rstrip('.,') for word in said.split()]
+  for path in written:
+    assert {str(path), *map(str, path.parents)} - {'.'} & {*named}, path
+  # Now there is a record, which only --replace changes.
+  said = execute.announced([run], options, True)
+  assert 'page.md' not in said and 'not changed' in said
+  assert 'page.md' in execute.announced(
+      [run], dataclasses.replace(options, replace=True), True)
