@@ -115,9 +115,10 @@ def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
   return np.sort(np.concatenate(chosen))
 
 
-def hold_out(train: Sequence, keys: Sequence[str], labels: Sequence[int],
-             size: int) -> tuple[list, list]:
-  """Divides `train` into the rest and `size` examples that `choose` finds."""
+def hold_out(train: Sequence[tuple], size: int) -> tuple[list, list]:
+  """Divides examples (key, document, label) into the rest and `size` of them.
+  """
+  keys, _, labels = zip(*train, strict=True)
   chosen = choose(keys, labels, size).tolist()
   held = set(chosen)
   return ([example for i, example in enumerate(train) if i not in held],

@@ -30,9 +30,8 @@ def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
 
   Raises:
     UserError: numba is not installed, or a part is damaged.
-    OSError: a part cannot be written.
   """
-  _check_numba(law)
+  paths.need('numba', 'Drawing Pathfinder images', 'pathfinder')
   folder.mkdir(parents=True, exist_ok=True)
   # Larger images take longer to draw, so a part has fewer of them.
   size = max(_PART * 32 * 32 // law.side ** 2, min(_PART, 10))
@@ -46,17 +45,6 @@ def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
     for whole, part in zip(drawn, _load(path, len(numbers)), strict=True):
       whole[numbers.start:numbers.stop] = part
   return drawn
-
-
-def _check_numba(law):
-  try:
-    import numba  # noqa: F401
-  except ImportError as e:
-    released = law in stamps.LAWS.values()
-    raise UserError(
-        'Drawing Pathfinder images needs numba: run '
-        f'{paths.extra("pathfinder")}'
-        f'{", or give the official images with --source" * released}.') from e
 
 
 def _draw_missing(law, seed, parts, threads):

@@ -65,14 +65,13 @@ def content(images: Mapping[str, Sequence], origin: str,
     convert: function from uint8 [N, ...] to grey, uint8 [N, H, W].
   """
   train, test = (sorted(
-      ((hashlib.sha256(pixels).hexdigest(), label, pixels)
-       for pixels, label in images[split]), key=lambda example: example[:2])
+      ((hashlib.sha256(pixels).hexdigest(), pixels, label)
+       for pixels, label in images[split]), key=lambda e: (e[0], e[2]))
                  for split in ('train', 'test'))
-  train, val = hold_out(train, [key for key, *_ in train],
-                        [label for _, label, _ in train], VAL_IMAGES)
+  train, val = hold_out(train, VAL_IMAGES)
   splits = {}
   for name, examples in (('train', train), ('val', val), ('test', test)):
-    _, labels, pixels = zip(*examples, strict=True)
+    _, pixels, labels = zip(*examples, strict=True)
     splits[name] = images_split(convert(np.stack(pixels)), labels)
   return Content(splits, {
       'origin': origin,

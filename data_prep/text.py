@@ -124,8 +124,7 @@ def _content(reviews, origin, cut, sizes):
                   for folder in FOLDERS if folder.startswith(split)
                   for name, text in sorted(reviews[folder].items())]
                  for split in ('train', 'test'))
-  keys, _, labels = zip(*train, strict=True)
-  train, val = hold_out(train, keys, labels, VAL_REVIEWS)
+  train, val = hold_out(train, VAL_REVIEWS)
   splits = {}
   for i, (name, examples) in enumerate(
       {'train': train, 'val': val, 'test': test}.items()):

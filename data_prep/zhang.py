@@ -97,8 +97,8 @@ class Zhang(Builder):
 
 
 def read_table(table: bytes, corpus: Corpus, split: str
-               ) -> list[tuple[bytes, int]]:
-  """Returns the text, UTF-8, and the class from 0 of each row of a table.
+               ) -> list[tuple[str, bytes, int]]:
+  """Returns the key, the text in UTF-8 and the class from 0 of each row.
 
   Raises:
     UserError: the table is not such CSV, or has another number of rows.
@@ -108,7 +108,8 @@ def read_table(table: bytes, corpus: Corpus, split: str
   try:
     for row in csv.reader(map(bytes.decode, io.BytesIO(table)), strict=True):
       label, title, text = row
-      found.append((f'{title} {text}'.encode(), classes.index(label)))
+      found.append((f'{split}/{len(found)}', f'{title} {text}'.encode(),
+                    classes.index(label)))
   except (ValueError, csv.Error) as e:
     raise UserError(
         f'Row {len(found) + 1} of {split}.csv does not have a class from 1 to '
@@ -120,11 +121,12 @@ def read_table(table: bytes, corpus: Corpus, split: str
 
 
 def _content(rows, corpus, same):
-  train, val = hold_out(
-      rows['train'], [f'train/{i}' for i in range(len(rows['train']))],
-      [label for _, label in rows['train']], corpus.val)
-  splits = {name: split_of(*zip(*examples, strict=True)) for name, examples in
-            (('train', train), ('val', val), ('test', rows['test']))}
+  train, val = hold_out(rows['train'], corpus.val)
+  splits = {}
+  for name, examples in (
+      ('train', train), ('val', val), ('test', rows['test'])):
+    _, documents, labels = zip(*examples, strict=True)
+    splits[name] = split_of(documents, labels)
   origin = f'{corpus.title} (Zhang et al. 2015)'
   return Content(splits, {
       'origin': origin if same else f'{origin}, a copy with other bytes',

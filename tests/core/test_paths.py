@@ -2,13 +2,11 @@
 
 import importlib.util
 import pathlib
-import sys
 
 import pytest
 
 from lra.core import paths
 from lra.core.errors import UserError
-from lra.data_prep import baselines, drawing, stamps
 from lra.many import jobs
 from lra.run import loader, writers
 from lra.run.experiment import resolve
@@ -85,13 +83,6 @@ def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
   monkeypatch.setattr(paths, 'ROOT', tmp_path)
   (tmp_path / 'lra-1.dist-info').mkdir()
   assert paths.extra('baselines') == "pip install 'lra[baselines]'"
-  for name in ('numba', 'lra.data_prep.linear'):
-    monkeypatch.setitem(sys.modules, name, None)
-  monkeypatch.delattr('lra.data_prep.linear', raising=False)
-  with pytest.raises(UserError, match=r"run pip install 'lra\[pathfinder\]',"):
-    drawing._check_numba(stamps.LAWS[32])
-  with pytest.raises(UserError, match=r"run pip install 'lra\[baselines\]'\.$"):
-    baselines._linear()
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(UserError, match=r"installed: pip install 'lra\[slurm\]'"):
     jobs.check('slurm')
