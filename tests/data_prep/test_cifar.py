@@ -152,12 +152,6 @@ def test_every_form_gives_the_same_data(tmp_path, request, task, kind):
         zip(examples[split][0], examples[split][1].tolist(), strict=True)}
 
 
-def test_jpeg_copies_are_said(tmp_path, ten):
-  source = write_archive(tmp_path / 'a', files_of('jpeg', ten))
-  data = prepared.load('image', tmp_path / 'data', source)
-  assert 'stored as jpeg' in data.info['origin']
-
-
 def test_grey_is_that_of_the_released_code():
   colours, greys = zip(*GREYS, strict=True)
   assert image.grey(np.uint8(colours)).tolist() == list(greys)
@@ -264,16 +258,6 @@ def test_another_source_is_not_taken_for_the_first(tmp_path, ten):
   prepare()
   with pytest.raises(UserError, match='another source .*stored as png'):
     prepare(tmp_path / 'copies')
-
-
-def test_a_folder_with_other_images_is_another_source(tmp_path, ten):
-  source = write_folder(tmp_path, files_of('png', ten)) / 'cifar10'
-  same = cifar.identify(Source(source))
-  (source / 'train' / 'dog' / '._0.png').write_bytes(b'Mac OS X')
-  assert cifar.identify(Source(source)) == same
-  path = next(source.rglob('[!.]*.png'))
-  path.write_bytes(path.read_bytes() + b'.')
-  assert cifar.identify(Source(source)) != same
 
 
 def test_describe_draws_a_sheet_of_the_first_examples(tmp_path, ten, capsys):

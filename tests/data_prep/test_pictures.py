@@ -66,12 +66,6 @@ def by_predict(data, folder):
   encode.split(tasks.get('image'), [path])
 
 
-def by_predict_of_opened(data, folder):
-  del folder
-  with Image.open(io.BytesIO(data)) as image:
-    encode.split(tasks.get('pathfinder'), [image])
-
-
 def by_pathfinder(data, folder):
   for name in ('imgs/1', 'metadata'):
     (folder / name).mkdir(parents=True)
@@ -90,8 +84,7 @@ def by_cifar(data, folder):
   cifar.read(Source(folder / 'cifar10'))
 
 
-@pytest.mark.parametrize('reader', [
-    by_predict, by_predict_of_opened, by_pathfinder, by_cifar])
+@pytest.mark.parametrize('reader', [by_predict, by_pathfinder, by_cifar])
 @pytest.mark.parametrize('file', FILES)
 def test_what_would_be_cut_is_refused_everywhere(tmp_path, reader, file):
   data, why = FILES[file]
