@@ -22,7 +22,7 @@ from PIL import Image
 
 from lra.core.errors import UserError
 from lra.core.terminal import progress
-from lra.data_prep import drawing, pictures, stamps
+from lra.data_prep import drawing, encode, stamps
 from lra.data_prep.builder import Builder, configs
 from lra.data_prep.content import Content, duplicates, images_split, slices
 from lra.data_prep.source import Origin, Source, bad_row, sizes
@@ -31,10 +31,8 @@ HARD = 'curv_contour_length_14'
 _FOLDERS = ('metadata', 'imgs')
 _LABEL = 3  # index of the label in a line of metadata
 _SEED = 0
-_FEWEST = 10  # images; with fewer, a tenth of them would be none
 # One image of the release is an empty file.
 _KNOWN_EMPTY = 'pathfinder32/curv_baseline/imgs/0/sample_172.png'
-
 
 # Short snakes that are rather straight: two CPU cores can learn them.
 MINI = stamps.Law(16, 1, 2, (1,), 3, 1.0, 3, 2, 0.5, 1.5, 2, 1, 2.0, 0.75)
@@ -54,8 +52,7 @@ VARIANTS = {
     'mini': Variant(MINI, (60_000, 2000, 5000), greys=4, spare=13_000),
 }
 
-
-# Variant -> hours of one core for its images, for variants that take long.
+# Variant -> hours of one core for its images, if they take long.
 _CORE_HOURS = {'64': 1.6, '128': 1.2}
 
 
@@ -146,20 +143,8 @@ def official(source: Source, side: int) -> pathlib.Path:
 
 
 def import_official(folder: pathlib.Path, side: int) -> Content:
-  """Reads the images that `metadata` lists; raises UserError for a wrong one.
-  """
+  """Reads the images that `metadata` lists."""
   rows = [row for path in _tables(folder) for row in _read_table(path)]
-  if len(rows) < _FEWEST:
-    raise UserError(f'{folder / "metadata"} lists {len(rows)} images, too few '
-                    'for three splits: unpack the release again.')
-  listed = {str(name) for name, _ in rows}
-  for path in _tables(folder):
-    there = {f'imgs/{path.stem}/{p.name}'
-             for p in (folder / 'imgs' / path.stem).glob('[!.]*.png')}
-    if not there <= listed:
-      raise UserError(f'{path} lists {len(there & listed):,} of the '
-                      f'{len(there):,} images of imgs/{path.stem}: unpack the '
-                      'release again.')
   rows = [(folder / name, label) for name, label in rows
           if not (folder / name).as_posix().endswith(_KNOWN_EMPTY)]
   images = np.zeros((len(rows), side, side), np.uint8)
@@ -198,10 +183,8 @@ def _read_table(path):
   """Yields (path of the image, label) for each line of a table, a text file."""
   try:
     lines = path.read_text(encoding='ascii').splitlines()
-  except ValueError as e:
-    raise bad_row(path, 1, 'it is not the text of the release') from e
-  except OSError as e:
-    raise bad_row(path, 1, f'cannot be read ({e.strerror})') from e
+  except (OSError, ValueError) as e:
+    raise bad_row(path, 1, f'it is not the text of the release ({e})') from e
   if not lines:
     raise bad_row(path, 1, 'the table is empty')
   for number, line in enumerate(lines, 1):
@@ -210,10 +193,7 @@ def _read_table(path):
       raise bad_row(path, number, f'{len(fields)} fields, none is the label')
     if fields[_LABEL] not in ('0', '1'):
       raise bad_row(path, number, f'the label is {fields[_LABEL]}')
-    name = pathlib.PurePosixPath(fields[0], fields[1])
-    if name.is_absolute() or '..' in name.parts:
-      raise bad_row(path, number, f'the image {name} is outside of its folder')
-    yield name, int(fields[_LABEL])
+    yield pathlib.PurePosixPath(*fields[:2]), int(fields[_LABEL])
 
 
 def _read_image(path, side):
@@ -224,7 +204,7 @@ def _read_image(path, side):
         raise UserError(
             f'{path} has {width} x {height} pixels instead of {side} x {side}: '
             'choose the task of its size.')
-      return pictures.pixels(image, 'L')
+      return encode.pixels(image, 'L')
   except (OSError, SyntaxError, ValueError,
           Image.DecompressionBombError) as e:
     reason = 'it is missing' if isinstance(e, FileNotFoundError) else e

@@ -73,10 +73,6 @@ def read_reviews(source: Source) -> tuple[dict[str, dict[str, bytes]], str]:
     folder, file = _REVIEW.fullmatch(name).groups()
     reviews[folder][file] = text
     total += len(text)
-    if total > 2 * TOTAL_BYTES:
-      raise UserError(
-          f'With {name} the reviews of {source.path} have {total} bytes instead'
-          f' of {TOTAL_BYTES}: download or unpack them again.')
   if not any(reviews.values()):
     raise source.refused(f'has no reviews aclImdb/{FOLDERS[0]}/0_3.txt and so '
                          'on')

@@ -72,98 +72,66 @@ CONFIG = '--config=configs/simpletron.py'
 # field and rule.
 FIELDS = {
     'train.learning_rate=nan': 'config.train.learning_rate=nan',
-    'train.eps=1e-39': 'config.train.eps=1e-39|float32',
     'encoder.width=1000000': 'config.encoder.width=1000000',
-    'train.eval_batch_size=1000000000': 'eval_batch_size=1000000000',
     'model.num_heads=7': 'num_heads=7|64', 'mesh.fsdp=3': 'config.mesh|fsdp=3',
     'model.kernel=pallas_tpu': 'pallas_tpu',
     'model.name=nobody': "'nobody'|transformer",
-    'objective=nothing': "'nothing'|classification",
-    'task=nothing': "'nothing'|listops", 'dtype=float8': "'float8'|bfloat16",
+    'objective=nothing': "'nothing'|causal, classification",
     'train.lr=3': 'config.train.learning_rate', 'data_dir=~nosuchuser/x':
     '~nosuchuser/x', 'trian.steps=3': 'config.train.steps',
-    'train.foo=1': '--config.train.foo|train.steps',
     'model.foo=3': '--config.model.foo|model.kernel',
-    'protocol=bogus': '--config.protocol', 'protocol=': '--config.protocol',
-    'train={}': '--config.train={}|config.train.steps',
-    "train={'steps': 3}": 'config.train.batch_size', 'train=3': '`3`',
-    'optim={}': 'config.optim.name', 'model={}': 'config.model.name',
-    'train.steps': '--config.train.steps', 'train.steps=': "''",
-    'train.steps=5.5': '5.5',
+    'protocol=': '--config.protocol',
+    'train={}': '--config.train={}|config.train.steps', 'train=3': '`3`',
+    'model={}': 'config.model.name', 'train.steps': '--config.train.steps',
     'train.steps=many': "--config.train.steps=many|'many'",
     'train.steps=' + '9' * 5000: '--config.train.steps',
     'train.ste\udcff=3': '--config.train.ste', 'encoder.remat=maybe': "'maybe'",
-    'optim.groups=((((': 'optim.groups',
     f'optim.groups={"-" * 100_000}1': 'flags',
     f'optim.groups={"(" * 100_000}': 'optim.groups'}
 # Flag beside a config -> words.
 FLAGS = {
     '--nonsense': 'nonsense', '--status': '--status',
     '--max_minutes=nan': '--max_minutes=nan',
-    '--max_minutes=-1': '--max_minutes=-1',
     '--max_minutes=soon': '--max_minutes=soon',
     '--log=csv,paper': '--log=paper|csv, tensorboard, wandb',
-    '--workdir=~nosuchuser/x': '~nosuchuser/x',
-    '--results_dir=~nosuchuser/x': '~nosuchuser/x',
+    '--workdir=~nosuchuser/x': '~nosuchuser/x', '--workdir=': '--workdir=',
     '--profile=3': '--profile=3', '--at_once=2': '--at_once',
     '--seeds=1-0': 'seeds=1-0', '--part=1/2': '--part|runs',
     '--seeds=' + ','.join(f'{i}000-{i}999' for i in range(1, 200)): '11,000',
     '--grid=': '--grid', '--grid=train.steps=[3,3]': '--grid',
     '--grid=seed=[0,1]': '--grid |--seeds=',
-    '--grid=train.rate=[1,2]': '--grid|config.train.rate',
     '--grid=train.lr=[0.02,0.05]': '--grid|config.train.learning_rate',
     '--grid=train.learning_rate=0.02,0.05':
     '--grid|train.learning_rate=[0.02,0.05]',
-    '--grid=--train.steps=[3,4]': '--train.steps=[3,4]',
-    '--grid=train.steps=3 train.steps=4': 'train.steps',
     '--grid=train.steps=[some,3]': '--grid|train.steps',
     '--grid=train.learning_rate=[1,-1]': 'config.train.learning_rate=-1',
     '--missing': '--missing|runs', '--html=site': '--html|board',
-    '--leaderboard': 'leaderboard', '--process_id=0': '--process_id',
-    '--coordinator=here:1': '--coordinator',
-    '--num_processes=2': '--num_processes',
-    **{f'--{flag}=': f'--{flag}=' for flag in (
-        'workdir', 'results_dir', 'page', 'coordinator', 'seeds', 'profile')}}
+    '--process_id=0': '--process_id', '--num_processes=2': '--num_processes'}
 # Words of the command line -> words of the error.
 COMMANDS = {
     '--config=nowhere.py:listops': 'nowhere.py', '--config=': '--config',
-    '--config=nobody:listops': 'configs/nobody.py', '--config=configs':
-    'configs', CONFIG: 'text_mini', f'{CONFIG}:': '--config',
+    '--config=nobody:listops': 'configs/nobody.py', CONFIG: 'text_mini',
     f'{CONFIG}:listop': "'listop'|listops?",
     f'{CONFIG}:listops,protocol=x': "'x'|nystrom",
-    f'{CONFIG}:listops_mini,protocol=lra,protocol=simpletron':
-    'listops_mini,protocol=lra,protocol=simpletron',
     '--config=configs/base.py:listops_mini': "''",
-    '--config=configs/protocols/mini.py:listops_mini':
-    'configs/protocols/mini.py',
     f'{CONFIG}:listops_mini -- extra': "'extra'",
     f'--config.train.steps=3 {CONFIG}:listops_mini': '--config',
-    '--flagfile=nowhere': "flagfile|'nowhere'", '--record': '--record',
-    '--seeds=0-1': '--seeds', '--workdir=run': '--workdir',
-    '--quantise=int8': '--quantise|evaluate',
+    '--flagfile=nowhere': "flagfile|'nowhere'", '--seeds=0-1': '--seeds',
     '--leaderboard --results_dir=resutls': 'resutls|--results_dir',
     '--leaderboard --max_minutes=1': '--max_minutes|train',
     'compare a.json b.json': 'a.json', 'evaluate nowhere': 'nowhere',
     'evaluate run --quantise=int8 --lengths=64': '--quantise|--lengths',
-    'evaluate run --quantise=int4': 'int4', 'runs nothing.toml': 'nothing.toml',
-    'runs ./configs': 'configs', 'runs mini --log=paper': '--log=paper',
-    'runs mini --status --grid=seed=1': '--grid|train',
-    'runs mini --status --part=': '--part=',
-    'runs mini --status --workdir=q': '--workdir|train',
-    'runs mini --profile=1:2': '--profile|train'}
+    'runs nothing.toml': 'nothing.toml', 'runs mini --log=paper': '--log=paper',
+    'runs mini --status --workdir=q': '--workdir|train'}
 TOGETHER = [
     mini('eval_batch_size=1000000', 'train.eval_batch_size=1000000',
          'encoder.mlp_width=1000000'),
-    mini('model.temperature=nan', 'model.temperature=nan', model='sinkhorn'),
     mini('num_buckets', 'model.num_buckets=5', model='reformer'),
     mini('attention_dropout=0|chunked', 'model.attention_dropout=0.1',
          'model.kernel=splash', model='transformer'),
-    mini("'up'|bidirectional", 'model.direction=up', model='lightning'),
     mini('pooling=cls|lightning', 'encoder.pooling=cls', model='lightning'),
-    mini('chunkd|chunked, or', 'model.kernel=chunkd', model='transformer'),
     mini('--profile=20:30', '--profile=20:30', 'train.steps=25'),
     mini('--seeds|--config.seed', '--seeds=0-1', 'seed=3'),
-    mini('--seeds|--workdir', '--seeds=0-1', '--workdir=here'),
     mini('--grid|--workdir', '--grid=train.steps=3', '--workdir=here'),
     mini('--grid|--config.train.steps', 'train.steps=5',
          '--grid=train.steps=[3,4]'),
@@ -184,7 +152,6 @@ OWN_FILES = [
     *(own_line('own.py, line 7' + more, line) for line, more in {
         'raise RuntimeError("no luck")': '', 'config.seed =': '',
         'import nothing_like_this': '|nothing_like',
-        'config.seed = unknown': "|'unknown'", 'assert False': '',
         'raise SystemExit(0)': '', 'config.train.stepz': '|stepz',
         'config.train.steps = "many"': '',
         'config.train.learning_rate = 10**400': '',
@@ -192,11 +159,9 @@ OWN_FILES = [
     *(own_line(words, line) for line, words in {
         'del config.train.steps': 'own.py|config.train.steps',
         'del config.model.name': 'config.model.name',
-        'config.speed = 3': 'config.speed',
         'config.speed = object()': 'config.speed',
         'config.train.steps = 10**5000': 'config.train.steps=',
-        'config.protocol = "a/../b"': 'config.protocol=',
-        'config.protocol = ""': 'config.protocol='}.items()),
+        'config.protocol = "a/../b"': 'config.protocol='}.items()),
     own_line('config.seed', DERIVED, '--config.encoder.num_layers=3')]
 RUNS = [
     runs('a.toml|line 2', '# first\n[[runs\n'),
@@ -206,13 +171,11 @@ RUNS = [
     runs('10,010|a.toml', 10 * f'{ENTRY}seeds = "0-999,1000"\n'),
     runs('a.toml', '# nothing\n\n'),
     *(runs(f'a.toml|runs 1|seeds={seeds}', f'{ENTRY}seeds = "{seeds}"')
-      for seeds in ('', 'x', '-1', '1-', '0,,1', '9999999999', '0-1000',
-                    '0-99999999999'))]
+      for seeds in ('', 'x', '-1', '0,,1', '0-99999999999'))]
 DATA = {
     '': '--task', '--task=text --nonsense': '--nonsense',
     '--task=txt': "'txt'|text?",
     '--task=text --source=nowhere': 'nowhere does not exist',
-    '--task=text --source=/dev/null': '/dev/null',
     '--task=retrieval_rfc': '--source=DIR'}
 KINDS = [
     *(mini(words, f'--config.{change}') for change, words in FIELDS.items()),

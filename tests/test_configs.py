@@ -231,6 +231,7 @@ def test_no_budget_is_larger_than_the_shortest_task(model):
 
 OWN = """
 import flax.linen as nn
+import jax.numpy as jnp
 
 
 class Mixer(nn.Module):
@@ -238,6 +239,7 @@ class Mixer(nn.Module):
   sizes: tuple = (1, 2)
   qkv_bias: bool = False
   init: callable = nn.initializers.zeros
+  dtype: jnp.dtype = jnp.float32
   layer: int = 0
 """
 

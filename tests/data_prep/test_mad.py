@@ -10,10 +10,10 @@ from lra.data_prep.probes import mad as drawn
 
 # Values of the keys 0 to 3, from `generate_kv_map(255)` of the released code.
 PUBLISHED = [239, 241, 146, 166]
-COUNTS = [300, pytest.param(10_000, marks=pytest.mark.full)]
+COUNT = 300
 
 
-def _examples(name, count, train):
+def _examples(name, train, count=COUNT):
   """Yields tokens and answers (class + 1, or 0) of a setting, as lists."""
   variant = drawn.VARIANTS[name]
   part, = variant.train if train else variant.test
@@ -29,16 +29,15 @@ def _whole(tokens, answers):
   return [*tokens, answers[-1] - 1]
 
 
-@pytest.mark.parametrize('count', COUNTS)
 @pytest.mark.parametrize('name', [
     'mad_recall', 'mad_recall_v64', 'mad_recall_l256', 'mad_noisy_recall',
     'mad_noisy_recall_noise80', 'mad_noisy_recall_v48'])
-def test_recall_is_a_dictionary(name, count):
+def test_recall_is_a_dictionary(name):
   base = name[:name.index('recall') + 6]
   setting = mad.settings(base)[name]
   known = setting['vocab'] - setting.get('noise_symbols', 0)
   noisy, pairs = 0, 0
-  for tokens, answers in _examples(name, count, train=False):
+  for tokens, answers in _examples(name, train=False):
     whole, values = _whole(tokens, answers), {}
     assert len(whole) == setting['length']
     for t in range(0, len(whole), 2):
@@ -54,9 +53,9 @@ def test_recall_is_a_dictionary(name, count):
       assert answers[t] == (1 + value if key in values else 0)
       assert values.setdefault(key, value) == value
   # One pair and the last one are no noise.
-  share = setting.get('noise', 0) * (1 - 2 * count / pairs)
+  share = setting.get('noise', 0) * (1 - 2 * COUNT / pairs)
   assert noisy / pairs == pytest.approx(share, abs=0.02)
-  for tokens, answers in _examples(name, 30, train=True):
+  for tokens, answers in _examples(name, train=True, count=30):
     assert answers == [1 + token for token in _whole(tokens, answers)[1:]]
 
 
@@ -67,14 +66,13 @@ def _motifs(tokens, first_value):
   return list(zip(runs[::2], runs[1::2], strict=True))
 
 
-@pytest.mark.parametrize('count', COUNTS)
 @pytest.mark.parametrize('train', [False, True])
 @pytest.mark.parametrize('name', ['mad_fuzzy_recall', 'mad_fuzzy_recall_v32'])
-def test_fuzzy_recall_is_a_dictionary_of_motifs(name, train, count):
+def test_fuzzy_recall_is_a_dictionary_of_motifs(name, train):
   vocab = mad.settings('mad_fuzzy_recall')[name]['vocab']
   padding, first_value = vocab - 1, (vocab - 1) // 2
   sizes, found, places = set(), 0, set()
-  for tokens, answers in _examples(name, count, train):
+  for tokens, answers in _examples(name, train):
     whole = _whole(tokens, answers)
     begin = next(t for t, token in enumerate(whole) if token != padding)
     assert begin >= 1 and padding not in whole[begin:]
@@ -96,18 +94,17 @@ def test_fuzzy_recall_is_a_dictionary_of_motifs(name, train, count):
   assert sizes == set(itertools.product(
       (1, 2, 3) if train else (3,), (1, 2, 3)))
   # The place of the probe may come too late; else it is anywhere.
-  assert 0.85 * count < found < count and len(places) > 15
+  assert 0.85 * COUNT < found < COUNT and len(places) > 15
 
 
-@pytest.mark.parametrize('count', COUNTS)
 @pytest.mark.parametrize('name', [
     'mad_copying', 'mad_copying_v32', 'mad_copying_k96', 'mad_copying_l512'])
-def test_copying_asks_for_the_symbols_in_their_order(name, count):
+def test_copying_asks_for_the_symbols_in_their_order(name):
   setting = mad.settings('mad_copying')[name]
   vocab, n = setting['vocab'], setting['copied']
   blank, sign = vocab - 2, vocab - 1
   before = np.zeros(n)
-  for tokens, answers in _examples(name, count, train=False):
+  for tokens, answers in _examples(name, train=False):
     assert tokens[-n:] == [blank] * n and tokens[-n - 1] == sign
     body = tokens[:-n - 1]
     symbols = [token for token in body if token < blank]
@@ -117,27 +114,25 @@ def test_copying_asks_for_the_symbols_in_their_order(name, count):
     before += [len(run) for run in blanks[:-1]]
   # Each symbol has equally many blanks before it.
   mean = (setting['length'] - 2 * n - 1) / n
-  assert np.abs(before / count - mean).max() < 6 * (mean / count) ** 0.5
+  assert np.abs(before / COUNT - mean).max() < 6 * (mean / COUNT) ** 0.5
 
 
-@pytest.mark.parametrize('count', COUNTS)
-def test_compression_asks_for_the_whole_sequence(count):
+def test_compression_asks_for_the_whole_sequence():
   seen = np.zeros(16)
-  for tokens, answers in _examples('mad_compression', count, train=False):
+  for tokens, answers in _examples('mad_compression', train=False):
     assert tokens[-1] == 15 and max(tokens[:-1]) < 15
     assert answers == [1 + token for token in tokens]
     seen += np.bincount(tokens, minlength=16)
   assert np.abs(seen[:15] / seen[:15].sum() - 1 / 15).max() < 0.01
 
 
-@pytest.mark.parametrize('count', COUNTS)
 @pytest.mark.parametrize('name', ['mad_memorization', 'mad_memorization_v512'])
-def test_memorization_has_one_dictionary(name, count):
+def test_memorization_has_one_dictionary(name):
   vocab = mad.settings('mad_memorization')[name]['vocab']
   half, values = (vocab - 1) // 2, {}
   assert drawn.dictionary(256)[:4].tolist() == PUBLISHED
   for train in (True, False):
-    for tokens, answers in _examples(name, count, train):
+    for tokens, answers in _examples(name, train):
       assert tokens[1::2] == [vocab - 1] * 16 and not any(answers[::2])
       for key, value in zip(tokens[::2], answers[1::2], strict=True):
         assert key < half <= value - 1 < vocab - 1

@@ -97,14 +97,6 @@ def test_malformed_row(tmp_path, row, reason):
   assert f'{path}, line {line}: {reason}' in str(e.value)
 
 
-def test_gzipped_tables(tmp_path):
-  for path in (FIXTURES / 'aan').iterdir():
-    (tmp_path / f'{path.name}.gz').write_bytes(
-        gzip.compress(path.read_bytes()))
-  data = prepared.load('retrieval', tmp_path, tmp_path)
-  assert examples(data.splits['train']) == expected(ROWS['train'])
-
-
 def test_memory_does_not_grow_with_the_rows(tmp_path):
   """60 MB of rows repeat 40 documents, and reading needs less than 3 MB."""
   import tracemalloc
