@@ -43,6 +43,11 @@ class Content:
   splits: Mapping[str, Split]
   info: Mapping
 
+  @property
+  def fingerprint(self) -> str:
+    """SHA-256 of the content of a prepared data set."""
+    return self.info['fingerprint']
+
 
 def split_of(documents: Sequence[bytes], labels: Iterable[int],
              pairs=None) -> Split:

@@ -7,7 +7,6 @@ import shlex
 import subprocess
 
 import pytest
-import yaml
 from packaging import requirements, utils
 
 from lra.cli import arguments
@@ -72,22 +71,6 @@ def test_configs_and_files_that_are_named_are_there():
   assert configs and links
   assert [name for name in configs if not (ROOT / name).exists()] == []
   assert [name for name in links if not (RECIPES / name).exists()] == []
-
-
-def test_the_manifest_is_one_that_can_be_read():
-  block, = re.findall(r'```yaml\n(.*?)```', README, re.S)
-  service, job = yaml.safe_load_all(block)
-  container, = job['spec']['template']['spec']['containers']
-  command, = container['args']
-  count = job['spec']['completions']
-  assert count == job['spec']['parallelism']
-  assert f'--num_processes={count} ' in command
-  subdomain = job['spec']['template']['spec']['subdomain']
-  first = f'{job["metadata"]["name"]}-0.{subdomain}'
-  assert f'--coordinator={first}:' in command
-  assert service['metadata']['name'] == subdomain
-  volumes = {mount['mountPath'] for mount in container['volumeMounts']}
-  assert volumes == {path for words in _words('VOLUME') for path in words}
 
 
 @pytest.mark.parametrize(('code', 'restarts', 'again'), [

@@ -8,8 +8,8 @@ import pathlib
 import pydantic
 
 from lra.core import bits, tasks
-from lra.data.prepared import Prepared
 from lra.data_prep import baselines as measured
+from lra.data_prep.content import Content
 from lra.schema import record
 from lra.schema.scores import Parts
 
@@ -60,7 +60,7 @@ def read(path: pathlib.Path) -> Baselines:
   return kept
 
 
-def of_data(task: tasks.Task, data: Prepared,
+def of_data(task: tasks.Task, data: Content,
             records: pathlib.Path = measured.RECORDS) -> dict[str, float]:
   """Returns baselines on exactly these data: name -> accuracy, a fraction.
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from lra.core import files, paths
 from lra.core.errors import UserError
-from lra.data.prepared import Prepared
-from lra.data_prep.content import Split
+from lra.data_prep.content import Content, Split
 
 # A folder may have either; the first one counts.
 NAMES = ('tokenizer.json', 'vocab.txt')
@@ -70,14 +69,14 @@ class Vocabulary:
         split, tokens=np.concatenate([np.zeros(0, np.uint16), *ids]) - 1,
         offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
 
-  def prepared(self, data: Prepared, length: int) -> Prepared:
+  def prepared(self, data: Content, length: int) -> Content:
     """Returns a data set in word pieces; its fingerprint covers the vocabulary.
     """
     both = f'{data.fingerprint} {self.sha256}'.encode()
-    return Prepared(
+    return Content(
         {name: self.split(part, length) for name, part in data.splits.items()},
-        hashlib.sha256(both).hexdigest(),
-        {**data.info, 'vocabulary': self.sha256})
+        {**data.info, 'fingerprint': hashlib.sha256(both).hexdigest(),
+         'vocabulary': self.sha256})
 
   def _tokenizer(self, length):
     library = paths.need('tokenizers', 'A vocabulary of word pieces', 'bert')

@@ -124,7 +124,7 @@ class Experiment:
     return sources.vocabulary(self.config, self.folder)
 
   def data(self, data_dir: str | os.PathLike | None = None
-           ) -> prepared.Prepared:
+           ) -> prepared.Content:
     """Loads the data set, by default from the config's folder.
 
     Raises:

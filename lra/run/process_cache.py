@@ -36,7 +36,7 @@ class ProcessCache:
         self._made[name] = make()
       return self._made[name]
 
-  def data(self, experiment) -> prepared.Prepared:
+  def data(self, experiment) -> prepared.Content:
     """Returns an experiment's data set; see `Experiment.data`."""
     config = experiment.config
     words = config.tokenizer_source and (

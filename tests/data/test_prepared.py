@@ -9,7 +9,7 @@ import pytest
 from lra.core import tasks
 from lra.data import batches, prepared
 from lra.data_prep import listops, retrieval
-from lra.data_prep.content import fingerprint, split_of
+from lra.data_prep.content import Content, fingerprint, split_of
 
 FIXTURES = pathlib.Path(__file__).parents[1] / 'fixtures'
 
@@ -55,7 +55,7 @@ PAIRS = {name: split_of([b'abc', b'', b'de'], [0, 1], [(0, i), (i, 2)])
 
 
 def of(splits):
-  return prepared.Prepared(splits, fingerprint(splits), {})
+  return Content(splits, {})
 
 
 def test_a_pair_is_as_long_as_its_longer_document():

@@ -8,8 +8,7 @@ import pytest
 
 from lra.core.errors import UserError
 from lra.data import batches, wordpiece
-from lra.data.prepared import Prepared
-from lra.data_prep.content import split_of
+from lra.data_prep.content import Content, split_of
 from tests.helpers import tiny_bert
 
 TEXTS = ('The bank said it, "no": cups.', 'Café NEW!', '', 'hidden 7 [PAD] end',
@@ -96,7 +95,8 @@ def test_forms_of_one_vocabulary_are_equal(tmp_path):
 
 def test_the_fingerprint_of_the_data_covers_the_vocabulary(tmp_path):
   part = split(TEXTS)
-  data = Prepared({'train': part, 'val': part, 'test': part}, 'abc', {})
+  data = Content({'train': part, 'val': part, 'test': part},
+                 {'fingerprint': 'abc'})
   words = wordpiece.read(written(tmp_path))
   others = [wordpiece.Vocabulary((*words.pieces, 'z9'), True),
             wordpiece.Vocabulary(words.pieces, False)]

@@ -1,8 +1,6 @@
 """Tests reading CIFAR-10 and CIFAR-100 from each of their file formats."""
 
 import pickle
-import struct
-import zlib
 
 import numpy as np
 import pytest
@@ -187,18 +185,6 @@ def remove(files):
   files.pop(next(iter(files)))
 
 
-def relabel(label):
-  """Returns a change that adds a test image with the label `label`."""
-  return change('test', lambda data: tfrecord_of([record_of(
-      np.zeros((32, 32, 3), np.uint8), label)]) + data)
-
-
-def swell(data):
-  """Makes a PNG's header state a billion pixels."""
-  size = struct.pack('>4s2I5B', b'IHDR', 31_623, 31_623, 8, 2, 0, 0, 0)
-  return data[:12] + size + struct.pack('>I', zlib.crc32(size)) + data[33:]
-
-
 def mix(files):
   files.pop(next(n for n in files if n.endswith('.png')))
   files['cifar10/train/dog/x.jpg'] = encoded(
@@ -214,22 +200,15 @@ def mix(files):
     ('image', 'tfrecord', shorten('00002-of-'), '00002-of-00005 is damaged'),
     ('image', 'tfrecord', change('test', lambda d: d.replace(
         b'image', b'\xff' * 5)), '00000-of-00001 is damaged'),
-    *(('image', 'tfrecord', relabel(label), f' is damaged (a label is {label})')
-      for label in (10, -1, 2**40)),
-    ('image', 'png', shorten('0007.png'), '0007.png is damaged'),
     ('image', 'png', remove, 'has 39 images of train instead of 40'),
     ('image', 'png', change('', lambda _: encoded(
         np.zeros((8, 9, 3), np.uint8), 'PNG')),
      'is damaged (it has 9 x 8 pixels)'),
-    ('image', 'png', change('.png', swell), '.png is damaged ('),
     ('image', 'png', dict.clear,
      'has no images of CIFAR-10: --source of image must be cifar-10'),
     ('image', 'png', mix, 'mixes jpeg and png images'),
     ('cifar100', 'binary', change('test.bin', lambda d: b'\0\x64' + d[2:]),
      'test.bin is damaged (a label is 100)'),
-    ('cifar100', 'binary', shorten('train.bin'), 'train.bin is damaged'),
-    ('cifar100', 'binary', lambda files: files.pop('cifar-100-binary/test.bin'),
-     'has 0 images of test instead of 100'),
     ('cifar100', 'binary', dict.clear, 'no images of CIFAR-100: --source of '
      'cifar100 must be cifar-100-python')])
 def test_what_is_wrong_is_named_and_leaves_no_data(

@@ -15,7 +15,7 @@ from scipy import ndimage
 from lra import data_prep
 from lra.core.errors import UserError
 from lra.data_prep import drawing, pathfinder, pixels, stamps
-from lra.data_prep.content import fingerprint, images_split
+from lra.data_prep.content import images_split
 
 pytest.importorskip('numba')
 from lra.data_prep import snakes
@@ -83,24 +83,6 @@ def test_an_image_depends_on_seed_and_number_only():
   np.testing.assert_array_equal(a.draw(5)[0], b.draw(5)[0])
   other = snakes.Artist(stamps.LAWS[32], 2)
   assert (a.draw(5)[0] != other.draw(5)[0]).any()
-
-
-@pytest.mark.full
-def test_drawing_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
-  monkeypatch.setattr(drawing, '_PART', 4)
-  variant = pathfinder.Variant(stamps.LAWS[32], (10, 2, 3))
-  whole = pathfinder.generate(variant, tmp_path / 'a', threads=1)
-  assert [len(whole.splits[s]) for s in ('train', 'val', 'test')] == [10, 2, 3]
-  images = drawn(15)[0]
-  assert whole.splits['val'].document(1) == images[11].tobytes()
-  assert whole.splits['test'].document(2) == images[14].tobytes()  # the last
-  for start in (0, 8):
-    path = tmp_path / 'b' / f'{start}.npz'
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes((tmp_path / 'a' / path.name).read_bytes())
-  (tmp_path / 'b' / '4.new.npz').write_bytes(b'torn')
-  again = pathfinder.generate(variant, tmp_path / 'b', threads=2)
-  assert fingerprint(again.splits) == fingerprint(whole.splits)
 
 
 def test_the_mini_images_are_distinct_and_of_four_greys(tmp_path):
