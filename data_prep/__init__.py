@@ -67,11 +67,7 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
 
 
 def make_builder(task_name: str, data_dir=None, source=None):
-  """Returns the `lra.data_prep.builder.Builder` of a task.
-
-  Raises:
-    UserError: the task is unknown, or its prepared data set cannot be read.
-  """
+  """Returns the `lra.data_prep.builder.Builder` of a task."""
   task = tasks.get(task_name)
   module = importlib.import_module(f'lra.data_prep.{task.dataset}')
   root = files.expanded(pathlib.Path(paths.data_dir(data_dir))).absolute()
@@ -148,11 +144,7 @@ def _reason(error):
 
 
 def read(task_name: str, data_dir=None):
-  """Returns the data set of a task, a `lra.data_prep.content.Content`.
-
-  Raises:
-    UserError: the data set is damaged.
-  """
+  """Returns the data set of a task, a `lra.data_prep.content.Content`."""
   task = tasks.get(task_name)
   if task.probe:
     from lra.data_prep import probes

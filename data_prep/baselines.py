@@ -77,11 +77,7 @@ def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
 
 
 def measure(task_name: str, content: Content) -> dict:
-  """Scores all baselines of a task; see `lra.data.baselines` for the record.
-
-  Raises:
-    UserError: the task needs scikit-learn, which is not installed.
-  """
+  """Scores all baselines of a task; see `lra.data.baselines` for the record."""
   task, splits, found = tasks.get(task_name), content.splits, {}
   for name, (method, how) in _quick(task).items():
     start = time.monotonic()

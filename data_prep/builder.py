@@ -101,11 +101,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             for url, (size, digest) in self.origin.downloads.items()}
 
   def identify_source(self):
-    """Returns `identity` of `source`, None without one.
-
-    Raises:
-      UserError: it does not exist, or the data cannot be made without it.
-    """
+    """Returns `identity` of `source`, None without one."""
     if self.source:
       files = self._files(self.source)
       if not self.source.exists():
@@ -216,12 +212,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
 
 def read(builder: Builder) -> Content:
-  """Reads a prepared data set into memory and checks its fingerprint.
-
-  Raises:
-    UserError: a file is missing, cut short or altered, or has a value that is
-      impossible for the task.
-  """
+  """Reads a prepared data set into memory and checks its fingerprint."""
   with _damaged(builder):
     splits = _together({name: _read_split(builder, name)
                         for name in builder.info.splits})

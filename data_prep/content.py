@@ -120,14 +120,23 @@ def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
   return np.sort(np.concatenate(chosen))
 
 
-def hold_out(train: Sequence[tuple], size: int) -> tuple[list, list]:
-  """Divides examples (key, document, label) into the rest and `size` of them.
+def divided(train: Sequence[tuple], test: Sequence[tuple], val: int,
+            sizes: Sequence[int] | None = None) -> dict[str, Split]:
+  """Makes splits of examples (key, document, label), which keep their order.
+
+  `choose` finds the `val` examples of train that become the validation split,
+  and those of each split that stay if `sizes` are given.
   """
   keys, _, labels = zip(*train, strict=True)
-  chosen = choose(keys, labels, size).tolist()
-  held = set(chosen)
-  return ([example for i, example in enumerate(train) if i not in held],
-          [train[i] for i in chosen])
+  held, splits = set(choose(keys, labels, val).tolist()), {}
+  parts = ([e for i, e in enumerate(train) if i not in held],
+           [e for i, e in enumerate(train) if i in held], test)
+  for i, (name, examples) in enumerate(zip(SPLITS, parts, strict=True)):
+    keys, documents, labels = zip(*examples, strict=True)
+    kept = choose(keys, labels, sizes[i]) if sizes else range(len(keys))
+    splits[name] = split_of(
+        [documents[k] for k in kept], [labels[k] for k in kept])
+  return splits
 
 
 def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:

@@ -27,9 +27,6 @@ def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
   Returns:
     The images, uint8 [N, side, side]; labels, uint8 [N]; attempts at the target
     snakes of each image, int64 [N]; distractors that found room, uint8 [N].
-
-  Raises:
-    UserError: numba is not installed, or a part is damaged.
   """
   paths.need('numba', 'Drawing Pathfinder images', 'pathfinder')
   folder.mkdir(parents=True, exist_ok=True)

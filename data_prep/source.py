@@ -77,9 +77,6 @@ class Source:
       most: function from a name, such as `FOLDER/a.txt`, to the most bytes that
         the file may have; false if it is not wanted.
       inner: a subfolder; if the folder has it, only its files are read.
-
-    Raises:
-      UserError: a file or the archive is damaged or too large.
     """
     if not self.downloads and not self.path.is_dir():
       yield from _members(self.path, most)

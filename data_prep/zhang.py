@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from lra.core.errors import UserError
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.content import Content, duplicates, hold_out, split_of
+from lra.data_prep.content import Content, divided, duplicates
 from lra.data_prep.source import Origin
 
 _ROW = 1 << 10  # bytes; a table whose rows are longer on average is not read
@@ -98,11 +98,7 @@ class Zhang(Builder):
 
 def read_table(table: bytes, corpus: Corpus, split: str
                ) -> list[tuple[str, bytes, int]]:
-  """Returns the key, the text in UTF-8 and the class from 0 of each row.
-
-  Raises:
-    UserError: the table is not such CSV, or has another number of rows.
-  """
+  """Returns the key, the text in UTF-8 and the class from 0 of each row."""
   found, size = [], corpus.sizes[split]
   classes = [str(i + 1) for i in range(len(corpus.classes))]
   try:
@@ -121,12 +117,7 @@ def read_table(table: bytes, corpus: Corpus, split: str
 
 
 def _content(rows, corpus, same):
-  train, val = hold_out(rows['train'], corpus.val)
-  splits = {}
-  for name, examples in (
-      ('train', train), ('val', val), ('test', rows['test'])):
-    _, documents, labels = zip(*examples, strict=True)
-    splits[name] = split_of(documents, labels)
+  splits = divided(rows['train'], rows['test'], corpus.val)
   origin = f'{corpus.title} (Zhang et al. 2015)'
   return Content(splits, {
       'origin': origin if same else f'{origin}, a copy with other bytes',

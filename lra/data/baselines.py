@@ -48,11 +48,7 @@ class Baselines(record.File):
 
 
 def read(path: pathlib.Path) -> Baselines:
-  """Returns the record in `path`, which is named like its task.
-
-  Raises:
-    record.InvalidRecord: names the file and the field.
-  """
+  """Returns the record in `path`, which is named like its task."""
   kept = record.read_record(path, Baselines.model_validate, 'baselines')
   if kept.task != path.stem:
     raise record.InvalidRecord(path, 'baselines', (
@@ -66,9 +62,6 @@ def of_data(task: tasks.Task, data: Content,
 
   Fast baselines are computed. The others are read from the committed record of
   `python -m lra.data_prep --baselines` if it was made on the same data.
-
-  Raises:
-    UserError: the record is damaged.
   """
   found = measured.quick(task.name, data.splits)
   path = records / f'{task.name}.json'

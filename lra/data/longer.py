@@ -18,9 +18,6 @@ def split(task_name: str, name: str) -> Split:
     name: number of tokens, such as '64'; a range, such as '40-256', from which
       lengths are drawn uniformly; or one of the task's own tests, such as
       '512/128' for 512 tokens and 128 pairs.
-
-  Raises:
-    UserError: the task has no such test, or its sequences are not generated.
   """
   task = tasks.get(task_name)
   module = importlib.import_module(

@@ -97,9 +97,6 @@ def read(place: str | os.PathLike) -> Vocabulary:
   """Reads the vocabulary of a folder of Hugging Face, or of one of its files.
 
   `tokenizer_config.json` beside `vocab.txt` may set `do_lower_case`.
-
-  Raises:
-    UserError: there is no such file, or it is no vocabulary of a BERT.
   """
   path = pathlib.Path(place)
   if path.is_dir():

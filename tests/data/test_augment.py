@@ -96,17 +96,6 @@ def test_an_example_depends_on_seed_step_and_index(kind):
         split.tokens.reshape(6, 256)[[0, 4]] + np.int16(1))
 
 
-@pytest.mark.parametrize('mask_black', [False, True])
-def test_pixels_from_outside_are_black(mask_black):
-  split = prepared.Split(np.full(6 * 256, 255, np.uint8),
-                         np.arange(7) * 256, np.arange(6), None)
-  made = _tokens(_objective(classification.Objective, mask_black=mask_black),
-                 split, range(6))
-  # The factor 0.9 leaves 19 % of the area.
-  assert set(np.unique(made)) == {0 if mask_black else 1, 256}
-  assert 0.1 < (made != 256).mean() < 0.35
-
-
 def _parsed(ids):
   """Returns an expression as nested lists: digits, or (operator, children)."""
   stack = [[]]
