@@ -3,6 +3,7 @@
 Pillow's affine transform is what torchvision, and so the source, calls.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -94,6 +95,14 @@ def test_an_example_depends_on_seed_step_and_index(kind):
     np.testing.assert_array_equal(
         _tokens(objective, split, [0, 4], step=-1),
         split.tokens.reshape(6, 256)[[0, 4]] + np.int16(1))
+
+
+@pytest.mark.parametrize('mask_black', [False, True])
+def test_pixels_from_outside_are_black(mask_black):
+  split = dataclasses.replace(_split(), tokens=np.full(6 * 256, 255, np.uint8))
+  made = _tokens(_objective(classification.Objective, mask_black=mask_black),
+                 split, range(6))
+  assert set(np.unique(made)) == {0 if mask_black else 1, 256}
 
 
 def _parsed(ids):

@@ -175,6 +175,13 @@ def test_killed_while_drawing(tmp_path, number, code):
     assert data.splits[split].document(i) == artist.draw(drawn)[0].tobytes()
 
 
+def test_without_numba(tmp_path, monkeypatch):
+  monkeypatch.setitem(sys.modules, 'numba', None)
+  with pytest.raises(UserError, match=r'numba.*pip install .*pathfinder'):
+    data_prep.prepare('pathfinder_mini', tmp_path / 'data')
+  assert not list(tmp_path.iterdir())
+
+
 def splits_of(images, labels):
   half = len(images) // 2
   parts = {'train': slice(None, half), 'val': slice(None, half),
