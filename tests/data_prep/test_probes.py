@@ -390,18 +390,6 @@ def test_lengths_are_uniform(name, shortest, step):
        np.full(len(possible), 20_000 / len(possible)))
 
 
-@pytest.mark.parametrize('name', [
-    'formal_parity', 's3_words', 's5_words', 's5_cycles', 'a5_words',
-    'missing_duplicate'])
-def test_classes_at_the_end_are_balanced(name):
-  classes = tasks.get(name).num_classes
-  whole = probes.VARIANTS[name]
-  part = dataclasses.replace(whole.test[0], count=6000)
-  found = questions.asked(probes._joined([probes._documents(
-      whole, part, np.random.default_rng(0), whole.last)]))[2]
-  even(np.bincount(found, minlength=classes), np.full(classes, 6000 / classes))
-
-
 def test_a_length_that_no_sequence_has_is_refused():
   for name, length in (('modular_arithmetic', 41), ('bucket_sort', 1),
                        ('modular_arithmetic_brackets', 1)):
