@@ -14,7 +14,7 @@ from scipy import ndimage
 
 from lra import data_prep
 from lra.core.errors import UserError
-from lra.data_prep import drawing, pathfinder, pixels, stamps
+from lra.data_prep import pathfinder, pixels, stamps
 from lra.data_prep.content import images_split
 
 pytest.importorskip('numba')
@@ -114,14 +114,14 @@ def test_a_damaged_part_is_named(tmp_path, content):
   else:
     np.savez(path, **dict.fromkeys(content, np.zeros((3, 32, 32), np.uint8)))
   with pytest.raises(UserError, match='0.npz is damaged .*: delete it'):
-    drawing.draw(stamps.LAWS[32], 0, 4, tmp_path)
+    pathfinder.draw(stamps.LAWS[32], 0, 4, tmp_path)
 
 
 SLOW = """
 from lra.core import signals
 signals.listen()
-from lra.data_prep import __main__ as command, drawing, pathfinder, stamps
-drawing._PART = 4
+from lra.data_prep import __main__ as command, pathfinder, stamps
+pathfinder._PART = 4
 pathfinder.VARIANTS['32'] = pathfinder.Variant(stamps.LAWS[64], (60, 8, 8))
 raise SystemExit(command.main(['--task=pathfinder']))
 """
