@@ -67,11 +67,7 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
 
 
 def make_builder(task_name: str, data_dir=None, source=None):
-  """Returns the `lra.data_prep.builder.Builder` of a task.
-
-  Raises:
-    UserError: the task is unknown, or its prepared data set cannot be read.
-  """
+  """Returns the `lra.data_prep.builder.Builder` of a task."""
   task = tasks.get(task_name)
   module = importlib.import_module(f'lra.data_prep.{task.dataset}')
   root = files.expanded(pathlib.Path(paths.data_dir(data_dir))).absolute()
@@ -148,42 +144,10 @@ def _reason(error):
 
 
 def read(task_name: str, data_dir=None):
-  """Returns the data set of a task, a `lra.data_prep.content.Content`.
-
-  Raises:
-    UserError: the data set is damaged.
-  """
+  """Returns the data set of a task, a `lra.data_prep.content.Content`."""
   task = tasks.get(task_name)
   if task.probe:
     from lra.data_prep import probes
     return probes.generate(probes.VARIANTS[task.variant])
   from lra.data_prep import builder  # imports TFDS
   return builder.read(make_builder(task_name, data_dir))
-
-
-def generate_longer(task_name: str, length: int, shortest: int):
-  """Returns 1,000 examples of `shortest` to `length` tokens, a `Split`.
-
-  Raises:
-    UserError: the task has no sequences of these lengths: it is no probe and
-      not ListOps, for example.
-  """
-  task = tasks.get(task_name)
-  if not task.probe and task.dataset != 'listops':
-    raise UserError(
-        f'{task_name} has no tests of other lengths: only probes and ListOps '
-        'are generated at any length.')
-  module = importlib.import_module(
-      f'lra.data_prep.{"probes" if task.probe else "listops"}')
-  return module.generate_longer(
-      module.VARIANTS[task.variant], length, shortest)
-
-
-def named_test(task_name: str, name: str):
-  """Returns the task's own further test, a `Split`; None if it has none."""
-  from lra.data_prep import probes
-  task = tasks.get(task_name)
-  variant = probes.VARIANTS[task.variant] if task.probe else None
-  if variant and name in variant.tests:
-    return probes.generate_test(variant, name)
-  return None

@@ -50,12 +50,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(argv, program):
-  args, unknown = parser(program).parse_known_args(argv)
-  if unknown:
-    raise UserError(
-        f'{unknown[0].partition("=")[0]} is no flag of {program}, '
-        'which prepares data sets: see its --help, or '
-        f'{" ".join(paths.program())} --help for the flags of training.')
+  args = parser(program).parse_args(argv)
   if not args.task:
     raise UserError(
         f'No task is named: give --task, and see {program} --help.')

@@ -5,6 +5,7 @@ models see. Its hyperparameters, if any, are chosen on val. It returns whether
 each answer on test is right, bool [N], or the probability of that, float64 [N].
 """
 
+import importlib
 import json
 import pathlib
 import time
@@ -13,7 +14,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from lra.core import bits, files, paths, tasks
-from lra.core.errors import UserError
 from lra.data_prep import parts
 from lra.data_prep.content import Content, Split
 
@@ -49,35 +49,20 @@ def _quick(task):
 
 
 def _slow(task):
-  """Returns {name: function of the splits that also returns a description}."""
+  """Returns {name: (file, function of the splits, further arguments)}.
+
+  The function also returns a description.
+  """
   if task.dataset in ('text', 'zhang'):
-    return {'byte n-grams': lambda splits: _linear().byte_ngrams(splits)}
+    return {'byte n-grams': ('linear', 'byte_ngrams')}
   if task.dataset == 'retrieval':
-    return {'TF-IDF cosine': lambda splits: _linear().tfidf_cosine(splits)}
-  found = {'ridge on pixels': _ridge} if task.image else {}
+    return {'TF-IDF cosine': ('linear', 'tfidf_cosine')}
+  found = {'ridge on pixels': ('pixels', 'ridge')} if task.image else {}
   if task.dataset == 'pathfinder':
-    found['marker distance'] = lambda splits: _marker_distance(splits, task)
+    from lra.data_prep import pathfinder
+    found['marker distance'] = 'pixels', 'marker_distance', (
+        pathfinder.VARIANTS[task.variant].law.marker_radius)
   return found
-
-
-def _linear():
-  try:
-    from lra.data_prep import linear
-  except ImportError as e:
-    raise UserError('The linear baselines need scikit-learn: run '
-                    f'{paths.extra("baselines")}.') from e
-  return linear
-
-
-def _ridge(splits):
-  from lra.data_prep import pixels
-  return pixels.ridge(splits)
-
-
-def _marker_distance(splits, task):
-  from lra.data_prep import pathfinder, pixels
-  return pixels.marker_distance(
-      splits, pathfinder.VARIANTS[task.variant].law.marker_radius)
 
 
 def names(task: tasks.Task) -> list[str]:
@@ -92,25 +77,24 @@ def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
 
 
 def measure(task_name: str, content: Content) -> dict:
-  """Scores all baselines of a task; see `lra.data.baselines` for the record.
-
-  Raises:
-    UserError: the task needs scikit-learn, which is not installed.
-  """
-  task, splits = tasks.get(task_name), content.splits
-  found = {}
+  """Scores all baselines of a task; see `lra.data.baselines` for the record."""
+  task, splits, found = tasks.get(task_name), content.splits, {}
   for name, (method, how) in _quick(task).items():
-    found[name] = _score(task, splits, lambda s, method=method, how=how: (
-        method(s['train'], s['test']), how))
-  for name, method in _slow(task).items():
-    found[name] = _score(task, splits, method)
+    start = time.monotonic()
+    found[name] = _score(
+        task, splits, start, method(splits['train'], splits['test']), how)
+  for name, (file, method, *more) in _slow(task).items():
+    if file == 'linear':
+      paths.need('sklearn', 'A linear baseline', 'baselines')
+    start = time.monotonic()
+    library = importlib.import_module(f'lra.data_prep.{file}')
+    found[name] = _score(
+        task, splits, start, *getattr(library, method)(splits, *more))
   return {'task': task_name, 'fingerprint': content.info['fingerprint'],
           'origin': content.info['origin'], 'floors': found}
 
 
-def _score(task, splits, method):
-  start = time.monotonic()
-  right, how = method(splits)
+def _score(task, splits, start, right, how):
   score = {'accuracy': float(np.mean(right)), 'how': how,
            'seconds': round(time.monotonic() - start, 1)}
   if not task.probe:

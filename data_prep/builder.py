@@ -11,9 +11,9 @@ import dataclasses
 import json
 import logging
 import math
-import os
 import pathlib
 import urllib.request
+from collections.abc import Iterable
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -27,10 +27,9 @@ from lra.core import paths, tasks
 from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep.content import SPLITS, Content, fingerprint, split_of
-from lra.data_prep.source import Origin, Source
+from lra.data_prep.source import Origin, Source, sizes
 
 _DOCUMENTS = 'documents'
-_BYTES = 256  # possible codes of a byte
 _ANSWER_SECONDS = 20  # longest wait for the answer of a server
 
 
@@ -54,6 +53,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     DEFINITION: version of the rule that makes the data. Raise it whenever a
       change gives other data from the same source.
     GENERATED: whether the data are generated if `source` is None.
+    names: the files of `source`, if it is a folder of these.
     source: the files to make the data from; None to download or generate them.
     origin: what these files are.
   """
@@ -61,6 +61,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   DUAL = False
   DEFINITION = 1
   GENERATED = False
+  names: Iterable[str] = ()
   # Otherwise TFDS looks for checksums beside the code. For that it needs the
   # package importlib_resources, which it does not install.
   code_path = None
@@ -77,7 +78,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
   def identity(self, files: Source):
     """Returns a JSON value by which sources differ; None if none matters."""
-    del files
+    return sizes(files.find(self.names)) if self.names else None
 
   def core_hours(self) -> float:
     """Returns about how many hours one CPU core generates the data."""
@@ -100,11 +101,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             for url, (size, digest) in self.origin.downloads.items()}
 
   def identify_source(self):
-    """Returns `identity` of `source`, None without one.
-
-    Raises:
-      UserError: it does not exist, or the data cannot be made without it.
-    """
+    """Returns `identity` of `source`, None without one."""
     if self.source:
       files = self._files(self.source)
       if not self.source.exists():
@@ -158,8 +155,8 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
       for name in (*SPLITS, *([_DOCUMENTS] if self.DUAL else [])):
         split, found = self.info.splits[name], 0
         for path in split.filepaths:
-          if not os.path.exists(path):
-            raise ValueError(f'{os.path.basename(path)} is missing')
+          if not path.exists():
+            raise ValueError(f'{path.name} is missing')
           with contextlib.closing(ArrayRecordReader(str(path))) as reader:
             found += reader.num_records()
         if found != split.num_examples:
@@ -215,15 +212,11 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
 
 def read(builder: Builder) -> Content:
-  """Reads a prepared data set into memory and checks its fingerprint.
-
-  Raises:
-    UserError: a file is missing, cut short or altered, or has a value that is
-      impossible for the task.
-  """
+  """Reads a prepared data set into memory and checks its fingerprint."""
   with _damaged(builder):
     splits = _together({name: _read_split(builder, name)
                         for name in builder.info.splits})
+    _check_ranges(builder.task, splits)
     info = dict(builder.info.metadata)
     if fingerprint(splits) != info['fingerprint']:
       raise ValueError('its fingerprint is not that of the prepared data')
@@ -235,8 +228,8 @@ def _damaged(builder):
   """Turns an error from reading the files of `builder` into a UserError."""
   try:
     yield
-  except (RuntimeError, ValueError, KeyError, IndexError, TypeError, OSError,
-          DecodeError) as e:
+  except (RuntimeError, ValueError, LookupError, TypeError, OSError,
+          ArithmeticError, DecodeError) as e:
     reason = f'{type(e).__name__}: {str(e).split(";")[0]}'
     raise UserError(
         f'The data set in {builder.data_dir} is damaged ({reason}): delete '
@@ -244,10 +237,8 @@ def _damaged(builder):
 
 
 def _read_split(builder, name):
-  """Reads a stored split; raises ValueError for values that the task lacks."""
   documents, labels, pairs = [], [], []
   for path in builder.info.splits[name].filepaths:
-    before = len(labels)
     with contextlib.closing(ArrayRecordReader(str(path))) as reader:
       for record in reader.read_all():
         feature = tf_example_pb2.Example.FromString(record).features.feature
@@ -255,23 +246,21 @@ def _read_split(builder, name):
         labels.append(feature['label'].int64_list.value[0])
         if builder.DUAL:
           pairs.append(feature['pair'].int64_list.value[:])
-    if builder.task.vocab_size <= _BYTES:
-      _check_range(path, 'token code', np.frombuffer(
-          b''.join(documents[before:]), np.uint8), builder.task.vocab_size - 1)
-    if name != _DOCUMENTS:
-      _check_range(path, 'label', labels[before:], builder.task.num_classes)
-      if builder.DUAL:
-        _check_range(path, 'document number', pairs[before:],
-                     builder.info.splits[_DOCUMENTS].num_examples)
   return split_of(documents, labels, pairs if builder.DUAL else None)
 
 
-def _check_range(path, what, values, count):
-  values = np.asarray(values)
-  for value in (values.min(initial=0), values.max(initial=0)):
-    if not 0 <= value < count:
-      raise ValueError(f'{os.path.basename(path)} has the {what} {value}, '
-                       f'which must be one of 0 to {count - 1:,}')
+def _check_ranges(task, splits):
+  """Raises ValueError for values that the task lacks."""
+  for name, split in splits.items():
+    values = [('token code', split.tokens, task.vocab_size - 1),
+              ('label', split.labels, task.num_classes)]
+    if task.dual:
+      values.append(('document number', split.pairs, len(split.offsets) - 1))
+    for what, array, count in values:
+      for value in (array.min(initial=0), array.max(initial=0)):
+        if not 0 <= value < count:
+          raise ValueError(f'{name} has the {what} {value}, which must be one '
+                           f'of 0 to {count - 1:,}')
 
 
 def _apart(splits):

@@ -6,9 +6,7 @@ an archive of image files, with one folder per class. Labels of CIFAR-100 are
 the fine ones.
 """
 
-import collections
 import dataclasses
-import functools
 import io
 import pickle
 import re
@@ -21,7 +19,7 @@ from tensorflow_datasets.proto import tf_example_pb2
 
 from lra.core.errors import UserError
 from lra.core.terminal import progress
-from lra.data_prep import pictures
+from lra.data_prep import encode
 from lra.data_prep.source import Source, sizes
 
 CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog',
@@ -83,11 +81,11 @@ def read(source: Source, edition: Edition = CIFAR10
     [32, 32, 3], label). And their format: 'python', 'binary', 'tfds', 'png' or
     'jpeg'.
   """
-  path, found = source.path, {split: [] for split in COUNTS}
-  kinds = collections.Counter()
+  path, found, kinds = source.path, {split: [] for split in COUNTS}, set()
   with progress(total=sum(COUNTS.values()), unit=' images',
                 desc=f'reading {path.name}') as bar:
-    for name, data in source.files(functools.partial(_most, edition)):
+    for name, data in source.files(
+        lambda name: edition.kind(name) and _LARGEST):
       try:
         split, images, labels = _images(name, data, edition)
         for label in labels:
@@ -98,7 +96,7 @@ def read(source: Source, edition: Edition = CIFAR10
         raise UserError(f'{name} is damaged ({e}): download or unpack it again.'
                         ) from e
       found[split] += images
-      kinds[edition.kind(name)] += len(images)
+      kinds.add(edition.kind(name))
       bar.update(len(images))
   if not kinds:
     raise source.refused(f'has no images of {edition.title}')
@@ -119,10 +117,6 @@ def identify(source: Source, edition: Edition = CIFAR10) -> dict[str, int]:
     return sizes([source.path])
   found = [path.stat().st_size for _, path in source.walk(edition.kind)]
   return {'files': len(found), 'bytes': sum(found)}
-
-
-def _most(edition, name):
-  return edition.kind(name) and _LARGEST
 
 
 def _images(path, data, edition):
@@ -171,7 +165,7 @@ def _decoded(data):
   with Image.open(io.BytesIO(data)) as image:
     if image.size != (SIDE, SIDE):
       raise ValueError('it has {} x {} pixels'.format(*image.size))
-    return pictures.pixels(image, 'RGB')
+    return encode.pixels(image, 'RGB')
 
 
 def _tfrecords(data):

@@ -43,6 +43,11 @@ class Content:
   splits: Mapping[str, Split]
   info: Mapping
 
+  @property
+  def fingerprint(self) -> str:
+    """SHA-256 of the content of a prepared data set."""
+    return self.info['fingerprint']
+
 
 def split_of(documents: Sequence[bytes], labels: Iterable[int],
              pairs=None) -> Split:
@@ -115,13 +120,23 @@ def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
   return np.sort(np.concatenate(chosen))
 
 
-def hold_out(train: Sequence, keys: Sequence[str], labels: Sequence[int],
-             size: int) -> tuple[list, list]:
-  """Divides `train` into the rest and `size` examples that `choose` finds."""
-  chosen = choose(keys, labels, size).tolist()
-  held = set(chosen)
-  return ([example for i, example in enumerate(train) if i not in held],
-          [train[i] for i in chosen])
+def divided(train: Sequence[tuple], test: Sequence[tuple], val: int,
+            sizes: Sequence[int] | None = None) -> dict[str, Split]:
+  """Makes splits of examples (key, document, label), which keep their order.
+
+  `choose` finds the `val` examples of train that become the validation split,
+  and those of each split that stay if `sizes` are given.
+  """
+  keys, _, labels = zip(*train, strict=True)
+  held, splits = set(choose(keys, labels, val).tolist()), {}
+  parts = ([e for i, e in enumerate(train) if i not in held],
+           [e for i, e in enumerate(train) if i in held], test)
+  for i, (name, examples) in enumerate(zip(SPLITS, parts, strict=True)):
+    keys, documents, labels = zip(*examples, strict=True)
+    kept = choose(keys, labels, sizes[i]) if sizes else range(len(keys))
+    splits[name] = split_of(
+        [documents[k] for k in kept], [labels[k] for k in kept])
+  return splits
 
 
 def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:

@@ -98,11 +98,7 @@ def decode(task: tasks.Task, tokens: Sequence[int]) -> str:
 
 
 def write_sheet(split, path: pathlib.Path) -> None:
-  """Writes the first images of a split as a PNG, with their labels.
-
-  Raises:
-    UserError: the file cannot be written.
-  """
+  """Writes the first images of a split as a PNG, with their labels."""
   images = images_of(split, 0, _ROWS * _COLUMNS)
   by = max(1, -(-_LEAST // images.shape[1]))
   side = images.shape[1] * by

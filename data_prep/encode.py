@@ -1,7 +1,6 @@
 """Encodes a user's examples as token codes, like the data sets."""
 
 import os
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -79,27 +78,18 @@ def _text(task, text):
   return text.encode() if isinstance(text, str) else text
 
 
-def _opened(path):
-  """Opens an image; raises ValueError if its header has too many pixels."""
-  from PIL import Image
-  with warnings.catch_warnings():
-    warnings.simplefilter('error', Image.DecompressionBombWarning)
-    try:
-      return Image.open(path)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as e:
-      raise ValueError('it has far too many pixels') from e
-
-
 def _image(task, image):
   """Returns the grey values, row by row, of an array, a PIL image or a file."""
   from PIL import Image
 
   from lra.data_prep import image as image_lib
-  from lra.data_prep import pictures
   if isinstance(image, str | os.PathLike):
-    image = _opened(image)
+    try:
+      image = Image.open(image)
+    except Image.DecompressionBombError as e:
+      raise ValueError('it has far too many pixels') from e
   if isinstance(image, Image.Image):
-    image = pictures.pixels(image, 'L' if image.mode in ('1', 'L') else 'RGB')
+    image = pixels(image, 'L' if image.mode in ('1', 'L') else 'RGB')
   image = np.asarray(image)
   side = int(task.seq_len ** 0.5)
   if image.dtype != np.uint8 or image.ndim not in (2, 3) or (
@@ -112,3 +102,20 @@ def _image(task, image):
     raise ValueError(f'it is {" x ".join(map(str, values.shape))} pixels, not '
                      f'{side} x {side}')
   return values.tobytes()
+
+
+def pixels(image, mode: str) -> np.ndarray:
+  """Returns the pixels of a PIL image, uint8, for `mode` 'L' (grey) or 'RGB'.
+
+  Palettes, transparency and single bits are converted.
+
+  Raises:
+    ValueError: it has 16 or 32 bits a pixel, or several pictures. Pillow would
+      cut the bits and take the first picture.
+  """
+  if image.mode.startswith(('I', 'F')):
+    raise ValueError('it has more than 8 bits a colour')
+  count = getattr(image, 'n_frames', 1)
+  if count > 1:
+    raise ValueError(f'it has {count} pictures instead of one')
+  return np.asarray(image.convert(mode))

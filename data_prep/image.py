@@ -13,7 +13,7 @@ import numpy as np
 
 from lra.data_prep import cifar
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.content import Content, duplicates, hold_out, images_split
+from lra.data_prep.content import Content, divided, duplicates
 from lra.data_prep.source import Origin
 
 # Size and SHA-256 of CIFAR-100 are from url_checksums/cifar100.txt of TFDS 4.9.
@@ -64,20 +64,19 @@ def content(images: Mapping[str, Sequence], origin: str,
     origin: the origin of the images.
     convert: function from uint8 [N, ...] to grey, uint8 [N, H, W].
   """
-  train, test = (sorted(
-      ((hashlib.sha256(pixels).hexdigest(), label, pixels)
-       for pixels, label in images[split]), key=lambda example: example[:2])
-                 for split in ('train', 'test'))
-  train, val = hold_out(train, [key for key, *_ in train],
-                        [label for _, label, _ in train], VAL_IMAGES)
-  splits = {}
-  for name, examples in (('train', train), ('val', val), ('test', test)):
-    _, labels, pixels = zip(*examples, strict=True)
-    splits[name] = images_split(convert(np.stack(pixels)), labels)
+  splits = divided(*(_examples(*zip(*images[split], strict=True), convert)
+                     for split in ('train', 'test')), VAL_IMAGES)
   return Content(splits, {
       'origin': origin,
       'val': f'{VAL_IMAGES} images of train, stratified, by hash of pixels',
       'duplicates': duplicates(splits)})
+
+
+def _examples(pixels, labels, convert):
+  keys = (hashlib.sha256(image).hexdigest() for image in pixels)
+  documents = (image.tobytes() for image in convert(np.stack(pixels)))
+  return sorted(zip(keys, documents, labels, strict=True),
+                key=lambda example: (example[0], example[2]))
 
 
 def grey(images: np.ndarray) -> np.ndarray:

@@ -15,20 +15,15 @@ _PAIRS_AT_ONCE = 10_000
 
 def byte_ngrams(splits):
   """Returns right answers, bool [N], and a description: byte n-grams."""
-  train, val, test = (ngram_features(splits[s]) for s in splits)
-  best = None
-  for c in _PENALTIES:
-    model = LogisticRegression(C=c, max_iter=200)
-    model.fit(train, splits['train'].labels)
-    score = model.score(val, splits['val'].labels)
-    if best is None or score > best[0]:
-      best = score, c, model
-  _, c, model = best
+  train, val, test = map(ngram_features, splits.values())
+  model = max((
+      LogisticRegression(C=c, max_iter=200).fit(train, splits['train'].labels)
+      for c in _PENALTIES), key=lambda m: m.score(val, splits['val'].labels))
   sizes = ', '.join(map(str, _NGRAMS))
   return model.predict(test) == splits['test'].labels, (
       f'logistic regression on log counts of byte {sizes}-grams, hashed to '
       f'{_FEATURES} features and scaled to length 1; validation chooses C = '
-      f'{c}')
+      f'{model.C}')
 
 
 def ngram_features(split) -> scipy.sparse.csr_matrix:
@@ -73,31 +68,25 @@ def tfidf_cosine(splits):
   Words in most documents are left out: val chooses in how many. The result is
   like that of `byte_ngrams`.
   """
-  train = splits['train']
+  train, found = splits['train'], []
   words = [train.document(i).decode('latin-1')
            for i in range(len(train.offsets) - 1)]
-  best = None
   for share in _COMMONEST:
+    vectors = TfidfVectorizer(
+        sublinear_tf=True, min_df=2, max_df=share, dtype=np.float32)
     try:
-      table = _tfidf(words, np.unique(train.pairs), share)
+      vectors.fit([words[i] for i in np.unique(train.pairs)])
     except ValueError:  # few documents: no word is that rare
       continue
+    table = vectors.transform(words)
     threshold = best_threshold(_cosines(table, train.pairs), train.labels)
-    score = np.mean(_right(table, splits['val'], threshold))
-    if best is None or score > best[0]:
-      best = score, share, threshold, table
-  _, share, threshold, table = best
-  return _right(table, splits['test'], threshold), (
+    found.append((np.mean(_right(table, splits['val'], threshold)), share,
+                  threshold, _right(table, splits['test'], threshold)))
+  _, share, threshold, right = max(found, key=lambda each: each[0])
+  return right, (
       'cosine of the TF-IDF vectors (sublinear) of both documents; weights and '
       f'threshold ({threshold:.3f}) are fitted on train; validation chooses to '
       f'leave out words in more than {share:.0%} of the documents')
-
-
-def _tfidf(words, fitted, commonest):
-  vectors = TfidfVectorizer(
-      sublinear_tf=True, min_df=2, max_df=commonest, dtype=np.float32)
-  vectors.fit([words[i] for i in fitted])
-  return vectors.transform(words)
 
 
 def _right(table, split, threshold):

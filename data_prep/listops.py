@@ -21,7 +21,7 @@ from lra.data_prep.content import (
   slices,
   split_of,
 )
-from lra.data_prep.source import Origin, Source, bad_row, part, read_rows, sizes
+from lra.data_prep.source import Origin, Source, bad_row, part, read_rows
 
 _SEED = 0
 _LONGEST = tasks.get('listops').seq_len
@@ -49,6 +49,7 @@ VARIANTS = {
 class Listops(Builder):
   """ListOps of Long Range Arena (Tay et al. 2020, arXiv 2011.04006)."""
   GENERATED = True
+  names = _FILES
   BUILDER_CONFIGS = configs(lra='500 to 2000 tokens, depth 10',
                             mini='small enough for two CPU cores')
   origin = Origin('ListOps', f'a directory with {", ".join(_FILES)}')
@@ -61,9 +62,6 @@ class Listops(Builder):
     if files:
       return import_official(files)
     return generate(VARIANTS[self.builder_config.name])
-
-  def identity(self, files):
-    return sizes(files.find(_FILES))
 
 
 def encode(expression: str) -> bytes:

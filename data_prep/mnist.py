@@ -16,7 +16,7 @@ import numpy as np
 from lra.core.errors import UserError
 from lra.data_prep import image
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.source import BROKEN, Origin, opened, sizes
+from lra.data_prep.source import BROKEN, Origin, opened
 
 # Size and SHA-256 of each file, gzipped, from url_checksums/mnist.txt of TFDS
 # 4.9, which has the address too.
@@ -41,6 +41,7 @@ SIDE = 28
 class Mnist(Builder):
   """Handwritten digits of MNIST (LeCun et al. 1998)."""
   BUILDER_CONFIGS = configs(idx='28 x 28 pixels')
+  names = FILES
   origin = Origin(
       'MNIST', f'a folder with {", ".join(FILES)}, each as it is or with .gz',
       {f'{URL}{name}.gz': about for name, about in FILES.items()}, 'mnist')
@@ -57,9 +58,6 @@ class Mnist(Builder):
         raise _damaged(path, f'a label is {labels.max()}')
       found[split] = list(zip(images, labels.tolist(), strict=True))
     return image.content(found, 'MNIST', lambda pixels: pixels)
-
-  def identity(self, files):
-    return sizes(files.find(FILES))
 
 
 def read_idx(path: pathlib.Path, shape: tuple[int, ...]) -> np.ndarray:

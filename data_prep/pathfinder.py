@@ -16,13 +16,18 @@ import itertools
 import json
 import pathlib
 import shutil
+import threading
+import zipfile
+import zlib
+from concurrent import futures
 
 import numpy as np
 from PIL import Image
 
+from lra.core import machine, paths
 from lra.core.errors import UserError
 from lra.core.terminal import progress
-from lra.data_prep import drawing, pictures, stamps
+from lra.data_prep import encode, stamps
 from lra.data_prep.builder import Builder, configs
 from lra.data_prep.content import Content, duplicates, images_split, slices
 from lra.data_prep.source import Origin, Source, bad_row, sizes
@@ -31,10 +36,10 @@ HARD = 'curv_contour_length_14'
 _FOLDERS = ('metadata', 'imgs')
 _LABEL = 3  # index of the label in a line of metadata
 _SEED = 0
-_FEWEST = 10  # images; with fewer, a tenth of them would be none
+_PART = 500  # images in one file, if they have 32 x 32 pixels
+_NAMES = ('images', 'labels', 'attempts', 'placed')
 # One image of the release is an empty file.
 _KNOWN_EMPTY = 'pathfinder32/curv_baseline/imgs/0/sample_172.png'
-
 
 # Short snakes that are rather straight: two CPU cores can learn them.
 MINI = stamps.Law(16, 1, 2, (1,), 3, 1.0, 3, 2, 0.5, 1.5, 2, 1, 2.0, 0.75)
@@ -54,8 +59,7 @@ VARIANTS = {
     'mini': Variant(MINI, (60_000, 2000, 5000), greys=4, spare=13_000),
 }
 
-
-# Variant -> hours of one core for its images, for variants that take long.
+# Variant -> hours of one core for its images, if they take long.
 _CORE_HOURS = {'64': 1.6, '128': 1.2}
 
 
@@ -105,9 +109,9 @@ class Pathfinder(Builder):
 
 def generate(variant: Variant, partial: pathlib.Path,
              threads: int | None = None) -> Content:
-  """Generates the data set of a variant, see `drawing.draw`."""
+  """Generates the data set of a variant, see `draw`."""
   total = sum(variant.sizes)
-  images, labels, attempts, placed = drawing.draw(
+  images, labels, attempts, placed = draw(
       variant.law, _SEED, total + variant.spare, partial, threads)
   if variant.greys < 256:
     # Rounds to the nearest of the levels, evenly spaced from 0 to 255.
@@ -125,6 +129,83 @@ def generate(variant: Variant, partial: pathlib.Path,
       'law': dataclasses.asdict(variant.law),
       'attempts_per_image': round(float(attempts.mean()), 1),
       'distractors_per_image': round(float(placed.mean()), 3)})
+
+
+def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
+         threads: int | None = None) -> tuple[np.ndarray, ...]:
+  """Draws N = `total` images; image i depends only on `law`, `seed` and i.
+
+  `folder` keeps finished parts, which a repeated call does not draw again; no
+  other call may use it.
+
+  Returns:
+    The images, uint8 [N, side, side]; labels, uint8 [N]; attempts at the target
+    snakes of each image, int64 [N]; distractors that found room, uint8 [N].
+  """
+  paths.need('numba', 'Drawing Pathfinder images', 'pathfinder')
+  folder.mkdir(parents=True, exist_ok=True)
+  # Larger images take longer to draw, so a part has fewer of them.
+  size = max(_PART * 32 * 32 // law.side ** 2, min(_PART, 10))
+  parts = {range(start, min(start + size, total)): folder / f'{start}.npz'
+           for start in range(0, total, size)}
+  _draw_missing(law, seed, parts, threads or machine.cpu_count())
+  drawn = (np.zeros((total, law.side, law.side), np.uint8),
+           np.zeros(total, np.uint8), np.zeros(total, np.int64),
+           np.zeros(total, np.uint8))
+  for numbers, path in parts.items():
+    for whole, part in zip(drawn, _load(path, len(numbers)), strict=True):
+      whole[numbers.start:numbers.stop] = part
+  return drawn
+
+
+def _draw_missing(law, seed, parts, threads):
+  """Draws the parts without a file; threads run compiled code in parallel."""
+  from lra.data_prep.snakes import Artist
+  artist, stopped = Artist(law, seed), threading.Event()
+  missing = {numbers: path for numbers, path in parts.items()
+             if not path.exists()}
+  total, left = sum(map(len, parts)), sum(map(len, missing))
+
+  def draw_part(numbers, path):
+    drawn = []
+    for number in numbers:
+      if stopped.is_set():
+        return 0
+      drawn.append(artist.draw(number))
+    _keep(path, map(np.stack, zip(*drawn, strict=True)))
+    return len(numbers)
+
+  with futures.ThreadPoolExecutor(threads) as pool, progress(
+      total=total, initial=total - left, unit=' images',
+      desc=f'drawing {law.side} x {law.side}') as bar:
+    try:
+      work = [pool.submit(draw_part, *part) for part in missing.items()]
+      for part in futures.as_completed(work):
+        bar.update(part.result())
+    finally:
+      stopped.set()
+
+
+def _keep(path, arrays):
+  new = path.with_name(f'{path.stem}.new.npz')
+  try:
+    np.savez_compressed(new, **dict(zip(_NAMES, arrays, strict=True)))
+    new.replace(path)
+  finally:
+    new.unlink(missing_ok=True)
+
+
+def _load(path, count):
+  try:
+    with np.load(path) as part:
+      arrays = [part[name] for name in _NAMES]
+    if any(len(array) != count for array in arrays):
+      raise ValueError(f'it does not have {count} images')
+  except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile,
+          zlib.error) as e:
+    raise UserError(f'{path} is damaged ({e}): delete it and run the command '
+                    'again.') from e
+  return arrays
 
 
 def official(source: Source, side: int) -> pathlib.Path:
@@ -146,20 +227,8 @@ def official(source: Source, side: int) -> pathlib.Path:
 
 
 def import_official(folder: pathlib.Path, side: int) -> Content:
-  """Reads the images that `metadata` lists; raises UserError for a wrong one.
-  """
+  """Reads the images that `metadata` lists."""
   rows = [row for path in _tables(folder) for row in _read_table(path)]
-  if len(rows) < _FEWEST:
-    raise UserError(f'{folder / "metadata"} lists {len(rows)} images, too few '
-                    'for three splits: unpack the release again.')
-  listed = {str(name) for name, _ in rows}
-  for path in _tables(folder):
-    there = {f'imgs/{path.stem}/{p.name}'
-             for p in (folder / 'imgs' / path.stem).glob('[!.]*.png')}
-    if not there <= listed:
-      raise UserError(f'{path} lists {len(there & listed):,} of the '
-                      f'{len(there):,} images of imgs/{path.stem}: unpack the '
-                      'release again.')
   rows = [(folder / name, label) for name, label in rows
           if not (folder / name).as_posix().endswith(_KNOWN_EMPTY)]
   images = np.zeros((len(rows), side, side), np.uint8)
@@ -198,10 +267,8 @@ def _read_table(path):
   """Yields (path of the image, label) for each line of a table, a text file."""
   try:
     lines = path.read_text(encoding='ascii').splitlines()
-  except ValueError as e:
-    raise bad_row(path, 1, 'it is not the text of the release') from e
-  except OSError as e:
-    raise bad_row(path, 1, f'cannot be read ({e.strerror})') from e
+  except (OSError, ValueError) as e:
+    raise bad_row(path, 1, f'it is not the text of the release ({e})') from e
   if not lines:
     raise bad_row(path, 1, 'the table is empty')
   for number, line in enumerate(lines, 1):
@@ -210,10 +277,7 @@ def _read_table(path):
       raise bad_row(path, number, f'{len(fields)} fields, none is the label')
     if fields[_LABEL] not in ('0', '1'):
       raise bad_row(path, number, f'the label is {fields[_LABEL]}')
-    name = pathlib.PurePosixPath(fields[0], fields[1])
-    if name.is_absolute() or '..' in name.parts:
-      raise bad_row(path, number, f'the image {name} is outside of its folder')
-    yield name, int(fields[_LABEL])
+    yield pathlib.PurePosixPath(*fields[:2]), int(fields[_LABEL])
 
 
 def _read_image(path, side):
@@ -224,7 +288,7 @@ def _read_image(path, side):
         raise UserError(
             f'{path} has {width} x {height} pixels instead of {side} x {side}: '
             'choose the task of its size.')
-      return pictures.pixels(image, 'L')
+      return encode.pixels(image, 'L')
   except (OSError, SyntaxError, ValueError,
           Image.DecompressionBombError) as e:
     reason = 'it is missing' if isinstance(e, FileNotFoundError) else e

@@ -18,14 +18,10 @@ def ridge(splits):
   for rows, labels in _blocks(train):
     gram = gram + rows.T @ rows
     right = right + rows.T @ np.eye(classes)[labels]
-  best = None
-  for penalty in _PENALTIES:
-    scaled = penalty * np.trace(gram) / len(gram)
-    weights = np.linalg.solve(gram + scaled * np.eye(len(gram)), right)
-    score = _right(weights, val).mean()
-    if best is None or score > best[0]:
-      best = score, penalty, weights
-  _, penalty, weights = best
+  mean_square = np.trace(gram) / len(gram)
+  penalty, weights = max(
+      ((p, np.linalg.solve(gram + p * mean_square * np.eye(len(gram)), right))
+       for p in _PENALTIES), key=lambda found: _right(found[1], val).mean())
   seen = min(_SIDE, _side(train))
   return _right(weights, test), (
       f'ridge regression of the classes on the grey values of {seen} x {seen} '

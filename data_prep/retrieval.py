@@ -15,14 +15,7 @@ from lra.core.terminal import progress
 from lra.data_prep import aan
 from lra.data_prep.builder import Builder, configs
 from lra.data_prep.content import SPLITS, Content, choose, duplicates, split_of
-from lra.data_prep.source import (
-  Origin,
-  bad_row,
-  part,
-  read_lines,
-  read_rows,
-  sizes,
-)
+from lra.data_prep.source import Origin, bad_row, part, read_lines, read_rows
 
 RFC_FILES = {
     'documents': 'documents.jsonl', 'train': 'pairs.train.tsv',
@@ -44,9 +37,13 @@ class Retrieval(Builder):
     return aan.FILES if self.builder_config.name == 'aan' else RFC_FILES
 
   @property
+  def names(self):
+    return self.tables.values()
+
+  @property
   def origin(self):
     return Origin(f'the corpus of {self.task.name}',
-                  f'a directory with {", ".join(self.tables.values())}')
+                  f'a directory with {", ".join(self.names)}')
 
   def parameters(self):
     mini = self.builder_config.name == 'rfc_mini'
@@ -54,31 +51,26 @@ class Retrieval(Builder):
             'pairs': MINI_PAIRS if mini else None}
 
   def make(self, files):
-    paths = dict(zip(self.tables, files.find(self.tables.values()),
-                     strict=True))
+    paths = dict(zip(self.tables, files.find(self.names), strict=True))
     if self.builder_config.name == 'aan':
       return read_aan(paths)
     return read_rfc(paths, mini=self.builder_config.name == 'rfc_mini')
 
-  def identity(self, files):
-    return sizes(files.find(self.tables.values()))
-
 
 def read_aan(paths) -> Content:
   """Reads the official tables, see `lra.data_prep.aan`."""
-  documents, examples = aan.read(paths, BYTES)
+  found = aan.read(paths, BYTES)
   origin = 'ACL Anthology Network, official tables' + part(
-      'retrieval', [len(labels) for labels, _ in examples.values()],
+      'retrieval', [len(labels) for labels, _ in found.examples.values()],
       aan.ROWS.values())
-  if documents.literals:
+  if found.literals:
     origin += ', bytes literals decoded'
-  return _content(documents.heads, examples, origin, BYTES,
-                  ids_with_other_text=documents.other_texts())
+  return _content(found.heads, found.examples, origin, BYTES,
+                  ids_with_other_text=found.other_texts)
 
 
 def read_rfc(paths, mini: bool) -> Content:
-  """Reads RFC citations; `mini` keeps part of the pairs and of each document.
-  """
+  """Reads RFC citations; `mini` keeps part of them and of each document."""
   cut = MINI_BYTES if mini else BYTES
   texts = _read_documents(paths['documents'])
   numbers = {name: i for i, name in enumerate(texts)}

@@ -26,7 +26,6 @@ _LEAST = 1e-4  # smallest sum of the weights of all places for a new paddle
 _ROOM = 0.01  # share of free pixels below which no distractor is tried
 _TRIES = 3  # tries to place the tail of a first paddle
 _BLIND = 30  # random draws of a place before all places are searched
-_MANY = 1_000_000  # most attempts at one image
 
 
 # The stamps of a margin, as `stamps.first` and `stamps.ring` return them, and
@@ -43,7 +42,7 @@ class Artist:
   """Draws images; threads may share an artist."""
 
   def __init__(self, law: stamps.Law, seed: int = 0):
-    self.law, self.seed = law, seed
+    self.seed = seed
     self._tables = [_Tables(
         law.paddle_length, margin, stamps.first(law, margin),
         *stamps.ring(law, margin), np.argwhere(stamps.disc(margin)) - margin)
@@ -65,8 +64,6 @@ class Artist:
     rng = np.random.default_rng([self.seed, number])
     tables = self._tables[int(rng.random() * len(self._tables))]
     image, tips, ends, attempts, placed = _scene(rng, tables, self._plan)
-    if attempts > _MANY:
-      raise RuntimeError(f'no room for target snakes under {self.law}')
     label, snake = int(rng.random() * 2), int(rng.random() * 2)
     other = snake if label else 1 - snake
     for y, x in (tips[snake], ends[other]):
@@ -317,8 +314,6 @@ def _scene(rng, tables, plan):
   while not _pair(rng, image, m, tables, plan, tips, snakes, found, weights):
     image[:], m[:] = 0, empty
     attempts += 1
-    if attempts > _MANY:
-      return image, tips, ends, attempts, 0
   for s in range(2):
     ends[s, 0], ends[s, 1] = int(snakes[s, 3]), int(snakes[s, 4])
   placed = 0

@@ -25,8 +25,6 @@ _PACKED = ((b'\x1f\x8b', gzip.open), (b'BZh', bz2.open),
 # Errors from reading a damaged file that may be compressed.
 BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 _AT_ONCE = 1 << 20
-# Bytes that names and padding between two files of an archive may take.
-_MAX_HEADERS = 1 << 20
 # Most bytes of a line; no table here has longer rows.
 _LONGEST_ROW = 1 << 26
 
@@ -79,9 +77,6 @@ class Source:
       most: function from a name, such as `FOLDER/a.txt`, to the most bytes that
         the file may have; false if it is not wanted.
       inner: a subfolder; if the folder has it, only its files are read.
-
-    Raises:
-      UserError: a file or the archive is damaged or too large.
     """
     if not self.downloads and not self.path.is_dir():
       yield from _members(self.path, most)
@@ -112,36 +107,11 @@ def sizes(paths: Iterable[pathlib.Path]) -> dict[str, int]:
   return {path.name: path.stat().st_size for path in paths}
 
 
-class _Bounded:
-  """A stream that raises TarError if `tarfile` asks for too large a header."""
-
-  def __init__(self, stream: BinaryIO):
-    self._stream, self._left = stream, _MAX_HEADERS
-
-  def read(self, size: int) -> bytes:
-    if size > self._left:
-      raise tarfile.ReadError(f'headers of more than {_MAX_HEADERS:,} bytes')
-    data = self._stream.read(size)
-    self._left -= len(data)
-    return data
-
-  def expect(self, member: tarfile.TarInfo) -> None:
-    """Allows the content of a member and the next headers to be read."""
-    if member.issparse():  # its size does not limit what is read
-      raise tarfile.ReadError('a sparse file')
-    self._left = member.size + _MAX_HEADERS
-
-  def __getattr__(self, name):
-    return getattr(self._stream, name)
-
-
 def _members(source, most):
   try:
     with opened(source) as stream:
-      bounded = _Bounded(stream)
-      with tarfile.open(fileobj=bounded, mode='r|') as archive:
+      with tarfile.open(fileobj=stream, mode='r|') as archive:
         for member in archive:
-          bounded.expect(member)
           limit = most(member.name)
           if limit and member.isfile() and not _is_apple_double(member.name):
             if member.size > limit:

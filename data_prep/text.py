@@ -12,13 +12,7 @@ import re
 from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.content import (
-  Content,
-  choose,
-  duplicates,
-  hold_out,
-  split_of,
-)
+from lra.data_prep.content import Content, divided, duplicates
 from lra.data_prep.source import Origin, Source
 
 URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
@@ -73,10 +67,6 @@ def read_reviews(source: Source) -> tuple[dict[str, dict[str, bytes]], str]:
     folder, file = _REVIEW.fullmatch(name).groups()
     reviews[folder][file] = text
     total += len(text)
-    if total > 2 * TOTAL_BYTES:
-      raise UserError(
-          f'With {name} the reviews of {source.path} have {total} bytes instead'
-          f' of {TOTAL_BYTES}: download or unpack them again.')
   if not any(reviews.values()):
     raise source.refused(f'has no reviews aclImdb/{FOLDERS[0]}/0_3.txt and so '
                          'on')
@@ -120,19 +110,11 @@ def digest(reviews: dict[str, dict[str, bytes]]) -> str:
 
 
 def _content(reviews, origin, cut, sizes):
-  train, test = ([(f'{folder}/{name}', text, int(folder.endswith('pos')))
+  train, test = ([(f'{folder}/{name}', text[:cut], int(folder.endswith('pos')))
                   for folder in FOLDERS if folder.startswith(split)
                   for name, text in sorted(reviews[folder].items())]
                  for split in ('train', 'test'))
-  keys, _, labels = zip(*train, strict=True)
-  train, val = hold_out(train, keys, labels, VAL_REVIEWS)
-  splits = {}
-  for i, (name, examples) in enumerate(
-      {'train': train, 'val': val, 'test': test}.items()):
-    keys, texts, labels = zip(*examples, strict=True)
-    kept = choose(keys, labels, sizes[i] if sizes else len(labels)).tolist()
-    splits[name] = split_of(
-        [texts[k][:cut] for k in kept], [labels[k] for k in kept])
+  splits = divided(train, test, VAL_REVIEWS, sizes)
   return Content(splits, {
       'origin': origin, 'bytes_kept': cut,
       'val': f'of {VAL_REVIEWS} reviews held out of train, stratified, by hash '

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from lra.core.errors import UserError
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.content import Content, duplicates, hold_out, split_of
+from lra.data_prep.content import Content, divided, duplicates
 from lra.data_prep.source import Origin
 
 _ROW = 1 << 10  # bytes; a table whose rows are longer on average is not read
@@ -97,18 +97,15 @@ class Zhang(Builder):
 
 
 def read_table(table: bytes, corpus: Corpus, split: str
-               ) -> list[tuple[bytes, int]]:
-  """Returns the text, UTF-8, and the class from 0 of each row of a table.
-
-  Raises:
-    UserError: the table is not such CSV, or has another number of rows.
-  """
+               ) -> list[tuple[str, bytes, int]]:
+  """Returns the key, the text in UTF-8 and the class from 0 of each row."""
   found, size = [], corpus.sizes[split]
   classes = [str(i + 1) for i in range(len(corpus.classes))]
   try:
     for row in csv.reader(map(bytes.decode, io.BytesIO(table)), strict=True):
       label, title, text = row
-      found.append((f'{title} {text}'.encode(), classes.index(label)))
+      found.append((f'{split}/{len(found)}', f'{title} {text}'.encode(),
+                    classes.index(label)))
   except (ValueError, csv.Error) as e:
     raise UserError(
         f'Row {len(found) + 1} of {split}.csv does not have a class from 1 to '
@@ -120,11 +117,7 @@ def read_table(table: bytes, corpus: Corpus, split: str
 
 
 def _content(rows, corpus, same):
-  train, val = hold_out(
-      rows['train'], [f'train/{i}' for i in range(len(rows['train']))],
-      [label for _, label in rows['train']], corpus.val)
-  splits = {name: split_of(*zip(*examples, strict=True)) for name, examples in
-            (('train', train), ('val', val), ('test', rows['test']))}
+  splits = divided(rows['train'], rows['test'], corpus.val)
   origin = f'{corpus.title} (Zhang et al. 2015)'
   return Content(splits, {
       'origin': origin if same else f'{origin}, a copy with other bytes',

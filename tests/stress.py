@@ -1,7 +1,7 @@
 """Kills commands at random moments and compares their outputs.
 
 Usage: python -m tests.stress [--minutes=30] [--seed=0]
-                              [--only=train,runs,prepare,publish]
+                              [--only=train,runs,prepare]
 
 A round starts one command, sends it a signal at a random moment, starts it
 again, and so on. Finally the command runs to its end. Except for measured times
@@ -11,7 +11,6 @@ status is 1 if an output differs or a command ended in another way than it may.
 """
 
 import argparse
-import hashlib
 import itertools
 import json
 import os
@@ -27,7 +26,6 @@ import time
 
 from lra import data_prep
 from lra.core.errors import UserError
-from lra.data_prep.content import fingerprint
 from tests.helpers import tiny
 from tests.helpers.paths import ROOT
 
@@ -41,8 +39,7 @@ _WORKS = {
                   **_TINY, **{'train.steps': 2000, 'train.eval_every': 250})),
     'runs': (*_RUN, 'runs', 'a.toml', '--record', '--compile_cache=../cache'),
     'prepare': (sys.executable, '-m', 'lra.data_prep', '--task=listops_mini',
-                '--data_dir=data'),
-    'publish': (*_RUN, '--leaderboard')}
+                '--data_dir=data')}
 _ACTIONS = ('KILL', 'KILL', 'TERM', 'INT', 'INT INT', 'HUP', 'STOP CONT')
 # Exit codes of a signal that arrives before the command's first line runs. Only
 # such a signal may raise Python's KeyboardInterrupt.
@@ -52,16 +49,12 @@ _ALLOWED = {'KILL': (-signal.SIGKILL, 75), 'STOP CONT': (0, 75),
 _STUCK = 300  # seconds that a command may run after a signal
 
 
-def _made(folder, name):
+def _made(folder):
   """Makes the folder of a command."""
   folder.mkdir()
   (folder / 'configs').symlink_to(ROOT / 'configs')
-  if name == 'publish':
-    shutil.copytree(ROOT / 'lra/results', folder / 'results',
-                    ignore=shutil.ignore_patterns('figures'))
-  else:
-    (folder / 'results').mkdir()
-    shutil.copy(ROOT / 'lra/results/published.csv', folder / 'results')
+  (folder / 'results').mkdir()
+  shutil.copy(ROOT / 'lra/results/published.csv', folder / 'results')
   changes = tiny.table(**_TINY, **{'train.steps': 400, 'train.eval_every': 100})
   (folder / 'a.toml').write_text(
       '[[runs]]\nmodels = ["simpletron"]\ntasks = ["listops_mini"]\n'
@@ -82,8 +75,7 @@ def _start(folder, name):
 def _outputs(folder, name):
   """Returns name -> value of each output, without measured numbers.
 
-  In the text of a page of new runs, every number is replaced by '#'. The bytes
-  of prepared arrays may differ between equal data sets.
+  In the text of a page of new runs, every number is replaced by '#'.
   """
   def timeless(value):
     if not isinstance(value, dict):
@@ -91,27 +83,23 @@ def _outputs(folder, name):
     return {k: timeless(v) for k, v in value.items()
             if not re.search(r'seconds$|per_s$|_bytes$', k)}
 
+  if name == 'prepare':
+    content = data_prep.read('listops_mini', folder / 'data')
+    return {'fingerprint': content.fingerprint}
   found = {}
   for path in sorted(folder.rglob('*')):
     file = str(path.relative_to(folder))
-    if not path.is_file() or path.name.startswith(('.', 'stderr')):
+    if path.name.startswith('.') or 'checkpoints' in file:
       continue
     if path.name == 'metrics.jsonl':
       found[file] = [timeless(json.loads(line))
                      for line in path.read_text().splitlines()]
-    elif path.suffix == '.json' and name in ('train', 'runs'):
-      if path.name in ('result.json', 'config.json') or 'results' in file:
-        found[file] = timeless(json.loads(path.read_text()))
-    elif path.suffix == '.md' and name in ('train', 'runs'):
+    elif path.name in ('result.json', 'config.json') or (
+        path.suffix == '.json' and 'results' in file):
+      found[file] = timeless(json.loads(path.read_text()))
+    elif path.suffix == '.md':
       found[file] = re.sub(r'[\d.,]+', '#', path.read_text())
-    else:
-      found[file] = name == 'publish' and hashlib.sha256(
-          path.read_bytes()).hexdigest()
-  if name == 'prepare':
-    content = data_prep.read('listops_mini', folder / 'data')
-    found['fingerprint'] = fingerprint(content.splits)
-  return {file: value for file, value in found.items()
-          if name not in ('train', 'runs') or 'checkpoints' not in file}
+  return found
 
 
 def _act(process, action):
@@ -187,7 +175,7 @@ def main() -> int:
     (place / 'cache').mkdir()
     for name in args.only.split(','):
       for kind in ('warm', 'whole'):  # the first one fills the caches
-        folder, begin = _made(place / f'{kind}-{name}', name), time.monotonic()
+        folder, begin = _made(place / f'{kind}-{name}'), time.monotonic()
         assert not _start(folder, name).wait(), (folder / 'stderr').read_text()
         seconds[name] = time.monotonic() - begin
       expected[name] = _outputs(folder, name)
@@ -196,7 +184,7 @@ def main() -> int:
       if time.monotonic() >= end:
         return int(failed > 0)
       name = args.only.split(',')[number % len(expected)]
-      folder = _made(place / f'round-{number}', name)
+      folder = _made(place / f'round-{number}')
       done, wrong = _round(
           folder, name, random.Random(f'{args.seed} {number}'), seconds[name],
           expected[name])

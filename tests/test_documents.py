@@ -141,28 +141,6 @@ def test_the_table_of_protocols_is_theirs():
   assert seen == set(tasks.TASKS)
 
 
-# Name of each marked example -> file of the test that runs it.
-EXAMPLES = {
-    'lra/models/mean.py': 'tests/test_documents.py',
-    'configs/mean.py': 'tests/test_documents.py',
-    'lra/models/aft.py': 'tests/test_documents.py',
-    'configs/aft.py': 'tests/test_documents.py',
-    'mix': 'tests/test_documents.py', 'load': 'tests/share/test_api.py',
-    'records': 'tests/test_documents.py',
-    'kernels': 'tests/test_documents.py',
-    'stablehlo': 'tests/cli/test_export.py',
-    'torch_weights': 'tests/share/test_torch_weights.py',
-    'train': 'tests/run/test_train.py'}
-
-
-def test_every_marked_example_is_run_by_a_test():
-  marks = {mark for path in documents.paths()
-           for mark, _, _ in documents.blocks(path) if mark}
-  assert marks == set(EXAMPLES)
-  for mark, test in EXAMPLES.items():
-    assert f"{mark}'" in (ROOT / test).read_text(), mark
-
-
 @pytest.mark.parametrize('path', documents.paths())
 def test_local_links_lead_somewhere(path):
   for target, anchor in documents.links(path):

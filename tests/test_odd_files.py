@@ -12,12 +12,11 @@ import pytest
 
 from lra.board import inputs
 from lra.cli.predict import predict
-from lra.core import files
 from lra.core.errors import UserError
 from lra.data_prep import folders
 from lra.data_prep.source import Source
-from lra.many import plan, runs
-from lra.run import checkpoint, curves, loader, provenance, rundir
+from lra.many import runs
+from lra.run import curves, loader, rundir
 from lra.schema import result
 
 CONFIG = {'task': 'listops_mini', 'seed': 0, 'model': {'name': 'local'}}
@@ -95,25 +94,6 @@ def test_a_pipe_in_a_run_directory_ends_no_run_with_a_wait(tmp_path):
     _run(tmp_path)
 
 
-def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path):
-  memory = tmp_path / 'checkpoints/last/3/memory'
-  memory.mkdir(parents=True)
-  os.mkfifo(memory / 'metadata')
-  assert plan.newest(tmp_path) == (3, {})
-  with pytest.raises(UserError, match='memory.*regular file'):
-    checkpoint.read_json(memory)
-  state = tmp_path / 'state'
-  state.mkdir()
-  os.mkfifo(state / 'manifest.ocdbt')
-  with pytest.raises(UserError, match='state.*regular file'):
-    checkpoint.read(state, {}, None)
-
-
-def test_the_hash_of_a_pipe_is_unknown(tmp_path):
-  os.mkfifo(tmp_path / 'own.py')
-  assert provenance._sha256(tmp_path / 'own.py') is None
-
-
 @pytest.mark.parametrize('link', [
     pathlib.Path.symlink_to, pathlib.Path.hardlink_to])
 @pytest.mark.parametrize('lock', [
@@ -149,10 +129,3 @@ def test_a_directory_may_be_elsewhere(tmp_path):
   (tmp_path / 'run/checkpoints').symlink_to(tmp_path / 'large')
   (tmp_path / 'link').symlink_to(tmp_path / 'run')
   _run(tmp_path / 'link')
-
-
-def test_a_file_of_the_largest_size_is_read(tmp_path):
-  (tmp_path / 'x').write_bytes(b'12345')
-  assert files.read(tmp_path / 'x', 5) == b'12345'
-  with pytest.raises(OSError, match='more than 4 bytes'):
-    files.read(tmp_path / 'x', 4)

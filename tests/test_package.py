@@ -2,7 +2,6 @@
 """
 
 import hashlib
-import importlib.metadata
 import os
 import pathlib
 import re
@@ -62,20 +61,6 @@ def test_an_editable_install_is_found_beside_a_checkout_named_lra(tmp_path):
       env={name: value for name, value in os.environ.items()
            if name != 'PYTHONPATH'})
   assert done.stdout.strip() == str(checkout / 'lra' / '__init__.py'), done
-
-
-def test_folders_take_no_name_of_other_packages(tmp_path):
-  """PyPI has packages named like our folders, which others look for."""
-  if not [*importlib.metadata.Distribution.discover(name='kernels')]:
-    pytest.skip("Hugging Face's package kernels is not installed")
-  done = subprocess.run(
-      [sys.executable, '-c', 'import kernels, lra.kernels, lra.configs\n'
-       'assert callable(kernels.get_kernel), kernels.__file__\n'
-       'assert callable(lra.kernels.linear_attention)'],
-      cwd=tmp_path, text=True, capture_output=True, check=False,
-      env={name: value for name, value in os.environ.items()
-           if name != 'PYTHONPATH'} | {'JAX_PLATFORMS': 'cpu'})
-  assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope='module')

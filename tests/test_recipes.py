@@ -1,14 +1,12 @@
 """Files, extras, flags and commands that lra/recipes names exist."""
 
 import configparser
-import importlib
 import os
 import re
 import shlex
 import subprocess
 
 import pytest
-import yaml
 from packaging import requirements, utils
 
 from lra.cli import arguments
@@ -32,44 +30,14 @@ def _words(instruction):
           if line.startswith(f'{instruction} ')]
 
 
-def _copied():
-  return {source for *words, _ in _words('COPY') for source in words
-          if not words[0].startswith('--from')}
-
-
-def test_what_the_image_is_made_of_is_there():
-  copied = _copied()
+def test_the_build_sees_what_it_copies_and_no_more():
+  copied = {source for *words, _ in _words('COPY') for source in words
+            if not words[0].startswith('--from')}
   assert {'lra', 'configs', 'setup.cfg'} <= copied
   assert [name for name in copied if not (ROOT / name).exists()] == []
-
-
-def test_the_build_sees_what_it_copies_and_no_more():
   lines = (RECIPES / 'Dockerfile.dockerignore').read_text().splitlines()
   assert [line for line in lines if line[0] != '#'][0] == '*'
-  assert {line[1:] for line in lines if line[0] == '!'} == _copied()
-
-
-def test_every_package_is_in_the_image():
-  packages = {name.rstrip('*') for name in _setup()[
-      'options.packages.find']['include'].split()}
-  modules = {f'{name}.py' for name in _setup()[
-      'options']['py_modules'].split()}
-  assert packages | modules <= _copied()
-
-
-def test_the_entry_point_is_a_command():
-  (entry,), = _words('ENTRYPOINT')
-  name, = yaml.safe_load(entry)
-  commands = dict(line.split(' = ') for line in _setup()[
-      'options.entry_points']['console_scripts'].strip().splitlines())
-  module, function = commands[name].split(':')
-  assert callable(getattr(importlib.import_module(module), function))
-
-
-def test_its_python_is_new_enough():
-  oldest = _setup()['options']['python_requires'].removeprefix('>=')
-  version, = re.findall(r'^ARG PYTHON=(.*)$', DOCKERFILE, re.M)
-  assert [*map(int, version.split('.'))] >= [*map(int, oldest.split('.'))]
+  assert {line[1:] for line in lines if line[0] == '!'} == copied
 
 
 def test_extras_are_those_of_the_package():
@@ -103,37 +71,6 @@ def test_configs_and_files_that_are_named_are_there():
   assert configs and links
   assert [name for name in configs if not (ROOT / name).exists()] == []
   assert [name for name in links if not (RECIPES / name).exists()] == []
-
-
-def test_the_manifest_is_one_that_can_be_read():
-  block, = re.findall(r'```yaml\n(.*?)```', README, re.S)
-  service, job = yaml.safe_load_all(block)
-  container, = job['spec']['template']['spec']['containers']
-  command, = container['args']
-  count = job['spec']['completions']
-  assert count == job['spec']['parallelism']
-  assert f'--num_processes={count} ' in command
-  subdomain = job['spec']['template']['spec']['subdomain']
-  first = f'{job["metadata"]["name"]}-0.{subdomain}'
-  assert f'--coordinator={first}:' in command
-  assert service['metadata']['name'] == subdomain
-  volumes = {mount['mountPath'] for mount in container['volumeMounts']}
-  assert volumes == {path for words in _words('VOLUME') for path in words}
-
-
-def test_a_stop_has_the_exit_code_that_is_waited_for():
-  from lra.core import signals
-  assert f'"$code" = {signals.STOPPED} ' in SBATCH
-  assert f'exit code {signals.STOPPED}' in README
-  assert f'values: [{signals.STOPPED}]' in README
-
-
-@pytest.mark.parametrize('script', [
-    RECIPES / 'run.sbatch', ROOT / 'tools/gpu.sh'], ids=lambda path: path.name)
-def test_the_script_is_a_script(script):
-  done = subprocess.run(['bash', '-n', str(script)], check=False,
-                        capture_output=True, text=True)
-  assert done.returncode == 0 and not done.stderr
 
 
 @pytest.mark.parametrize(('code', 'restarts', 'again'), [

@@ -1,10 +1,8 @@
 """Tests that versions agree, and the files that GitHub reads."""
 
 import configparser
-import functools
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -29,16 +27,6 @@ def test_every_file_names_one_version():
                      config['metadata']['version'])
 
 
-def test_github_runs_every_part():
-  """The parts are those of the line in .ci/run that lists all of them."""
-  parts = re.search(r'^parts=\((.*)\)$', _text('.ci/run'), re.MULTILINE)[1]
-  job, = yaml.safe_load(_text('.github/workflows/ci.yml'))['jobs'].values()
-  assert job['strategy']['matrix']['part'] == parts.split()
-  assert job['steps'][-1]['run'] == '.ci/run ${{ matrix.part }}'
-  asked = re.findall(r'^if wanted (.*); then$', _text('.ci/run'), re.MULTILINE)
-  assert set(' '.join(asked).split()) == set(parts.split())
-
-
 def test_a_release_is_the_version_of_its_tag():
   """The line of the workflow that compares them, run for two tags."""
   job = yaml.safe_load(_text('.github/workflows/release.yml'))['jobs']['build']
@@ -50,43 +38,3 @@ def test_a_release_is_the_version_of_its_tag():
     assert subprocess.run(
         ['bash', '-c', line], cwd=ROOT, check=False,
         env={**os.environ, 'GITHUB_REF_NAME': tag}).returncode == code
-
-
-@pytest.mark.full
-def test_the_pages_have_a_folder_for_each_tag(tmp_path):
-  """A small repository with two tags, the first without documentation."""
-  pytest.importorskip('furo')
-  root = tmp_path / 'made'
-  (root / '.ci').mkdir(parents=True)
-  shutil.copy(ROOT / '.ci/pages', root / '.ci')
-  git = functools.partial(subprocess.run, cwd=root, check=True)
-  name = ('git', '-c', 'user.name=a', '-c', 'user.email=a@b')
-  git([*name, 'init', '-q'])
-  git([*name, 'commit', '-q', '--allow-empty', '-m', 'none'])
-  git([*name, 'tag', 'v0.1.0'])
-  (root / 'docs').mkdir()
-  (root / 'docs/conf.py').write_text("project = 'made'\n")
-  for text, tag in (('first', 'v0.2.0'), ('second', None)):
-    (root / 'docs/index.rst').write_text(f'{text}\n{len(text) * "="}\n')
-    git([*name, 'add', '.'])
-    git([*name, 'commit', '-q', '-m', text])
-    if tag:
-      git([*name, 'tag', tag])
-  site = tmp_path / 'site'
-  git(['.ci/pages', str(site)])
-  assert 'second' in (site / 'main/index.html').read_text()
-  assert 'first' in (site / 'v0.2.0/index.html').read_text()
-  assert re.findall('href="(.*?)"', (site / 'index.html').read_text()) == [
-      'main/index.html', 'v0.2.0/index.html']
-  assert not (site / 'v0.1.0').exists()
-
-
-@pytest.mark.parametrize('path', sorted(
-    path for path in (ROOT / '.github/ISSUE_TEMPLATE').glob('*.yml')
-    if path.stem != 'config'), ids=lambda path: path.stem)
-def test_a_form_has_what_github_asks_for(path):
-  form = yaml.safe_load(path.read_text('utf-8'))
-  assert form['name'] and form['description']
-  for field in form['body']:
-    assert field['type'] in ('input', 'textarea', 'dropdown', 'checkboxes')
-    assert field['attributes']['label']

@@ -83,9 +83,11 @@ VARIANTS = {
             'whatever the first part')}),
     'phonebook': of_length(
         recall.draw_phonebook, 102, sizes=dict(letters=26), rules={
-            'same token': (recall.same_token, (
+            'same token': (
+                functools.partial(recall.value_after, first=False,
+                                  least=recall.DIGITS, most=recall.LETTERS),
                 'answers with the digit after the last earlier occurrence of '
-                'the same token'))}),
+                'the same token')}),
     'copying': of_length(
         recall.draw_copying, 46, sizes=dict(symbols=8, pause=5)),
     'selective_copying': of_length(

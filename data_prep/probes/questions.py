@@ -1,5 +1,7 @@
 """Finds the questions of generated data, and answers them by simple rules."""
 
+import dataclasses
+
 import numpy as np
 
 from lra.data_prep.content import Split
@@ -27,11 +29,9 @@ def questions(split: Split) -> tuple[np.ndarray, ...]:
     The sequences, int64 [N, L]; then `asked` of them.
   """
   length = split.offsets[1] - split.offsets[0]
-  codes = split.tokens.reshape(-1, length)[split.pairs[:_FITTED]]
-  sequences, answers = codes[:, 0].astype(np.int64), codes[:, 1]
-  example, place = np.nonzero(answers)
-  return (sequences, example, place,
-          answers[example, place].astype(np.int64) - 1)
+  pairs = split.pairs[:_FITTED]
+  sequences = split.tokens.reshape(-1, length)[pairs[:, 0]].astype(np.int64)
+  return sequences, *asked(dataclasses.replace(split, pairs=pairs))
 
 
 # Baselines return whether a rule is right on each question of `test`: bool [Q].

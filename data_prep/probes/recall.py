@@ -263,34 +263,21 @@ def by_place(train: Split, test: Split, pairs: int, first: int) -> np.ndarray:
   return np.take_along_axis(values, pair[:, None], 1)[:, 0] == wanted
 
 
-def value_after(train: Split, test: Split, first: bool, least: int
-                ) -> np.ndarray:
+def value_after(train: Split, test: Split, first: bool, least: int,
+                most: int = 1 << 16) -> np.ndarray:
   """Guesses the value that followed this token, the first or last time.
 
-  `least` is the code of the first value. The first time gives the first meaning
-  of a key of `mqar_forgetting`. The last time gives a key of
+  Codes from `least` to below `most` are values. The first time gives the first
+  meaning of a key of `mqar_forgetting`. The last time gives a key of
   `mqar_compositional` with this second part: right for one of `grid`.
   """
   del train
   sequences, example, place, wanted = questions(test)
-  seen = sequences[example]
-  same = seen == seen[np.arange(len(place)), place][:, None]
-  same &= np.arange(seen.shape[1]) < place[:, None]
-  same[:, :-1] &= seen[:, 1:] >= least  # a value follows
-  if first:
-    earlier = same.argmax(1)
-  else:
-    earlier = seen.shape[1] - 1 - same[:, ::-1].argmax(1)
-  return seen[np.arange(len(place)), earlier + 1] - least == wanted
-
-
-def same_token(train: Split, test: Split) -> np.ndarray:
-  """Guesses the digit after the last earlier occurrence of the same token."""
-  del train
-  sequences, example, place, wanted = questions(test)
   seen, row = sequences[example], np.arange(len(place))
-  digit = (seen >= DIGITS) & (seen < LETTERS)
-  fits = (seen[:, :-1] == seen[row, place][:, None]) & digit[:, 1:]
-  fits &= np.arange(seen.shape[1] - 1) < place[:, None] - 1
-  earlier = fits.shape[1] - 1 - fits[:, ::-1].argmax(1)
-  return fits.any(1) & (seen[row, earlier + 1] - DIGITS == wanted)
+  next_one = seen[:, 1:]
+  fits = (seen[:, :-1] == seen[row, place][:, None]) & (
+      next_one >= least) & (next_one < most)
+  fits &= np.arange(next_one.shape[1]) < place[:, None] - 1
+  earlier = fits.argmax(1) if first else (
+      fits.shape[1] - 1 - fits[:, ::-1].argmax(1))
+  return fits.any(1) & (next_one[row, earlier] - least == wanted)

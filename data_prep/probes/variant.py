@@ -72,11 +72,6 @@ class Variant:
     symbols = self.sizes.get('symbols', self.sizes.get('vocab', 0))
     return np.uint8 if symbols < 256 else np.uint16
 
-  @property
-  def length(self) -> int:
-    """Length of the longest training sequence."""
-    return max(part.length for part in self.train)
-
 
 def of_length(draw: Callable, length: int, shortest: int | None = None,
               sizes: Mapping | None = None, **settings) -> Variant:

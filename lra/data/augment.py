@@ -9,8 +9,8 @@ All random numbers of an example depend on the seed, the step (from 0) and its
 own index only. Ids are from 1 on; 0 is padding.
 """
 
-import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,22 +22,13 @@ _IMAGE, _TOKENS, _ARGUMENTS, _WINDOW = range(1, 5)
 CORRUPTED, HIDDEN = 0.3, 0.67
 
 
-@dataclasses.dataclass(frozen=True)
-class Change:
-  """The range of random changes of one kind of images.
-
-  Attributes:
-    mirror: whether half of the images are mirrored left to right.
-    upend: whether half of the images are mirrored top to bottom.
-    degrees: largest rotation in either direction.
-    shift: largest shift in either direction, as a fraction of the side.
-    scale: (lowest, highest) factor of the size.
-  """
-  mirror: bool = False
-  upend: bool = False
-  degrees: float = 0.0
-  shift: float = 0.0
-  scale: tuple[float, float] = (1.0, 1.0)
+class Change(NamedTuple):
+  """The range of random changes of one kind of images."""
+  mirror: bool = False  # whether half of them are mirrored left to right
+  upend: bool = False  # whether half of them are mirrored top to bottom
+  degrees: float = 0.0  # largest rotation in either direction
+  shift: float = 0.0  # largest shift in either direction, a share of the side
+  scale: tuple[float, float] = (1.0, 1.0)  # lowest and highest factor
 
 
 # Data set -> its changes.

@@ -8,8 +8,8 @@ import pathlib
 import pydantic
 
 from lra.core import bits, tasks
-from lra.data.prepared import Prepared
 from lra.data_prep import baselines as measured
+from lra.data_prep.content import Content
 from lra.schema import record
 from lra.schema.scores import Parts
 
@@ -48,11 +48,7 @@ class Baselines(record.File):
 
 
 def read(path: pathlib.Path) -> Baselines:
-  """Returns the record in `path`, which is named like its task.
-
-  Raises:
-    record.InvalidRecord: names the file and the field.
-  """
+  """Returns the record in `path`, which is named like its task."""
   kept = record.read_record(path, Baselines.model_validate, 'baselines')
   if kept.task != path.stem:
     raise record.InvalidRecord(path, 'baselines', (
@@ -60,15 +56,12 @@ def read(path: pathlib.Path) -> Baselines:
   return kept
 
 
-def of_data(task: tasks.Task, data: Prepared,
+def of_data(task: tasks.Task, data: Content,
             records: pathlib.Path = measured.RECORDS) -> dict[str, float]:
   """Returns baselines on exactly these data: name -> accuracy, a fraction.
 
   Fast baselines are computed. The others are read from the committed record of
   `python -m lra.data_prep --baselines` if it was made on the same data.
-
-  Raises:
-    UserError: the record is damaged.
   """
   found = measured.quick(task.name, data.splits)
   path = records / f'{task.name}.json'

@@ -77,12 +77,11 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
   Args:
     make: (indices, seed, step) -> arrays of these examples.
     size: number of examples to choose from.
-    batch_size: examples of one optimizer step; `microbatch_size` divides it.
+    batch_size: examples of one optimizer step.
     microbatch_size: examples of one forward and backward pass.
-    seed: seed of the order of examples.
+    seed: fixes the order of examples.
     step: number of optimizer steps made before.
-    lengths: [size], by which a batch is sorted, so that each microbatch has
-      similar lengths; None keeps the random order.
+    lengths: [size], by which a batch is sorted; None keeps the random order.
     rows: the examples of each microbatch to make; by default all.
   """
   indices = train_indices(size, batch_size, seed, step)
@@ -100,13 +99,8 @@ def eval_batches(make: Callable[..., Batch], order: np.ndarray, *,
                  ) -> Iterator[Batch]:
   """Yields every example once; the last batch is filled up with weight 0.
 
-  Args:
-    make: (indices, seed, step) -> arrays of these examples. Batches have the
-      steps -1, -2, ...
-    order: int [N], indices of the examples, in order.
-    batch_size: examples of one batch.
-    seed: seed of random parts of a batch.
-    rows: the examples of each batch to make; by default all.
+  `order`, int [N], has the indices of the examples. `make` and `rows` are those
+  of `train_batch`; batches have the steps -1, -2, ...
   """
   size = len(order)
   for number, start in enumerate(range(0, size, batch_size), 1):

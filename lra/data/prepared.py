@@ -7,35 +7,18 @@ import numpy as np
 
 from lra import data_prep
 from lra.data_prep import content
-from lra.data_prep.content import Split
+from lra.data_prep.content import Content, Split
 
-__all__ = ['Prepared', 'Split', 'fold_val_into_train', 'load']
-
-
-@dataclasses.dataclass(frozen=True)
-class Prepared:
-  """A prepared data set and facts about it.
-
-  Attributes:
-    splits: 'train', 'val' and 'test', each a `Split` of uint8 token codes
-      (a token's id is its code plus one); pairs share one set of documents.
-    fingerprint: SHA-256 of the content, the same on every machine.
-    info: facts about the data and its making, from its preparation.
-  """
-  splits: dict[str, Split]
-  fingerprint: str
-  info: dict
+__all__ = ['Content', 'Split', 'fold_val_into_train', 'load']
 
 
-def load(task_name: str, data_dir=None, source=None) -> Prepared:
+def load(task_name: str, data_dir=None, source=None) -> Content:
   """Reads the data set of a task, and prepares it first if necessary.
 
   Arguments and errors are those of `lra.data_prep.prepare`.
   """
   data_prep.prepare(task_name, data_dir, source)
-  read = data_prep.read(task_name, data_dir)
-  return Prepared(
-      dict(read.splits), read.info['fingerprint'], dict(read.info))
+  return data_prep.read(task_name, data_dir)
 
 
 def chosen(split: Split, indices: Sequence[int]) -> Split:
@@ -56,13 +39,13 @@ def lengths(split: Split) -> np.ndarray:
   return documents if split.pairs is None else documents[split.pairs].max(1)
 
 
-def fold_val_into_train(prepared: Prepared) -> Prepared:
+def fold_val_into_train(data: Content) -> Content:
   """Moves the examples of the validation split to the training split.
 
   LRA's Text has no validation split; published results train on all 25,000
   reviews and score the last checkpoint.
   """
-  train, val = prepared.splits['train'], prepared.splits['val']
+  train, val = data.splits['train'], data.splits['val']
   labels = np.concatenate([train.labels, val.labels])
   if train.pairs is None:
     joined = Split(
@@ -75,5 +58,5 @@ def fold_val_into_train(prepared: Prepared) -> Prepared:
     joined = dataclasses.replace(train, labels=labels, pairs=pairs)
     none = dataclasses.replace(
         val, labels=val.labels[:0], pairs=val.pairs[:0])
-  splits = {**prepared.splits, 'train': joined, 'val': none}
-  return dataclasses.replace(prepared, splits=splits)
+  return dataclasses.replace(
+      data, splits={**data.splits, 'train': joined, 'val': none})

@@ -17,8 +17,7 @@ import numpy as np
 
 from lra.core import files, paths
 from lra.core.errors import UserError
-from lra.data.prepared import Prepared
-from lra.data_prep.content import Split
+from lra.data_prep.content import Content, Split
 
 # A folder may have either; the first one counts.
 NAMES = ('tokenizer.json', 'vocab.txt')
@@ -51,21 +50,13 @@ class Vocabulary:
             _SETTINGS: json.dumps({'do_lower_case': self.lowercase}).encode()}
 
   def split(self, split: Split, length: int) -> Split:
-    """Turns the bytes of a split into word pieces.
+    """Turns the bytes of a split without pairs into word pieces.
 
-    Each document becomes [CLS], its pieces and [SEP]. A longer one is cut to
-    `length` tokens.
-
-    Args:
-      split: documents of UTF-8, without pairs. Bytes that are not UTF-8 count
-        as the replacement character.
-      length: largest number of tokens.
+    Each document becomes [CLS], its pieces and [SEP], cut to `length` tokens.
+    Bytes that are not UTF-8 count as the replacement character.
 
     Returns:
       The same examples with codes uint16; a code is the id minus one.
-
-    Raises:
-      UserError: the library `tokenizers` is missing.
     """
     made = self._tokenizer(length)
     ids = []
@@ -78,14 +69,14 @@ class Vocabulary:
         split, tokens=np.concatenate([np.zeros(0, np.uint16), *ids]) - 1,
         offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
 
-  def prepared(self, data: Prepared, length: int) -> Prepared:
+  def prepared(self, data: Content, length: int) -> Content:
     """Returns a data set in word pieces; its fingerprint covers the vocabulary.
     """
     both = f'{data.fingerprint} {self.sha256}'.encode()
-    return Prepared(
+    return Content(
         {name: self.split(part, length) for name, part in data.splits.items()},
-        hashlib.sha256(both).hexdigest(),
-        {**data.info, 'vocabulary': self.sha256})
+        {**data.info, 'fingerprint': hashlib.sha256(both).hexdigest(),
+         'vocabulary': self.sha256})
 
   def _tokenizer(self, length):
     library = paths.need('tokenizers', 'A vocabulary of word pieces', 'bert')
@@ -105,27 +96,19 @@ class Vocabulary:
 def read(place: str | os.PathLike) -> Vocabulary:
   """Reads the vocabulary of a folder of Hugging Face, or of one of its files.
 
-  Args:
-    place: a folder with `tokenizer.json` or `vocab.txt`, or such a file.
-      `tokenizer_config.json` beside `vocab.txt` may set `do_lower_case`.
-
-  Raises:
-    UserError: there is no such file, or it is no vocabulary of a BERT.
+  `tokenizer_config.json` beside `vocab.txt` may set `do_lower_case`.
   """
-  folder = pathlib.Path(place)
-  path = folder
-  if folder.is_dir():
-    path = next((folder / name for name in NAMES if (folder / name).exists()),
-                folder / NAMES[-1])
-  else:
-    folder = path.parent
+  path = pathlib.Path(place)
+  if path.is_dir():
+    path = next((path / name for name in NAMES if (path / name).exists()),
+                path / NAMES[-1])
   try:
     if path.suffix == '.json':
       pieces, lowercase = _of_tokenizer(files.read_json(path))
     else:
       pieces = files.read(path).decode().replace('\r\n', '\n').split('\n')
       pieces = pieces[:-1] if pieces[-1] == '' else pieces
-      settings = files.read_json(folder / _SETTINGS)
+      settings = files.read_json(path.parent / _SETTINGS)
       lowercase = (settings or {}).get('do_lower_case', True)
   except OSError as e:
     raise UserError(f'{path} cannot be read ({e.strerror}): give the folder of '
@@ -133,7 +116,16 @@ def read(place: str | os.PathLike) -> Vocabulary:
   except (ValueError, KeyError, TypeError, AttributeError) as e:
     raise UserError(f'{path} is no vocabulary of word pieces ({e}): give that '
                     'of a BERT.') from e
-  problem = _problem(pieces, lowercase)
+  missing = [name for name in _NEEDED if name not in pieces]
+  problem = (
+      f'lacks the piece {missing[0]}' if missing else
+      f'has {pieces[0]!r} as its first piece instead of {_PAD}'
+      if pieces[0] != _PAD else
+      'has a piece twice' if len(set(pieces)) < len(pieces) else
+      f'has {len(pieces):,} pieces, more than {_LARGEST:,}'
+      if len(pieces) > _LARGEST else
+      'has a do_lower_case that is not true or false'
+      if not isinstance(lowercase, bool) else '')
   if problem:
     raise UserError(f'{path} {problem}: give the vocabulary of a BERT.')
   return Vocabulary(tuple(pieces), lowercase)
@@ -152,18 +144,3 @@ def _of_tokenizer(values):
   if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
     raise ValueError('its ids have gaps')
   return pieces, normalizer['lowercase']
-
-
-def _problem(pieces, lowercase):
-  """Returns why these make no vocabulary; '' if they do."""
-  missing = [name for name in _NEEDED if name not in pieces]
-  if missing:
-    return f'lacks the piece {missing[0]}'
-  if pieces[0] != _PAD:
-    return f'has {pieces[0]!r} as its first piece instead of {_PAD}'
-  if len(set(pieces)) < len(pieces):
-    return 'has a piece twice'
-  if len(pieces) > _LARGEST:
-    return f'has {len(pieces):,} pieces, more than {_LARGEST:,}'
-  return '' if isinstance(lowercase, bool) else (
-      'has a do_lower_case that is not true or false')

@@ -79,9 +79,8 @@ class Objective(abc.ABC):
 
   def cut(self, batch, length: int):
     """Returns the batch cut to the first `length` tokens of each sequence."""
-    return {**batch, **{
-        name: batch[name][..., :length] for name in self.of_tokens
-        if name in batch}}
+    return {name: array[..., :length] if name in self.of_tokens else array
+            for name, array in batch.items()}
 
   @abc.abstractmethod
   def loss(self, outputs, batch) -> dict[str, Any]:
@@ -110,7 +109,6 @@ class Objective(abc.ABC):
     None if the loss is no cross entropy of classes.
     """
     del train
-    return None
 
   def analysis(self, counts: Sequence[Any], order: np.ndarray, train: Split,
                test: Split) -> dict[str, Any]:
@@ -118,7 +116,6 @@ class Objective(abc.ABC):
 
     `counts` are those of all examples of `test`, in this `order`, int [N].
     """
-    del counts, order, train, test
     return {}
 
   @abc.abstractmethod

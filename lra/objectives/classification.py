@@ -157,11 +157,9 @@ def confusion(logits_BxC, batch, num_classes: int):
 
   Examples of weight 0 do not count.
   """
-  predicted_B = jnp.argmax(logits_BxC, axis=-1)
-  cell_B = batch['labels'] * num_classes + predicted_B
-  counts = jnp.zeros((num_classes**2,), jnp.int32).at[cell_B].add(
+  counts = jnp.zeros((num_classes, num_classes), jnp.int32)
+  return counts.at[batch['labels'], jnp.argmax(logits_BxC, axis=-1)].add(
       (batch['weights'] > 0).astype(jnp.int32))
-  return counts.reshape(num_classes, num_classes)
 
 
 def tally(logits_BxC, batch, num_classes: int):
@@ -169,13 +167,14 @@ def tally(logits_BxC, batch, num_classes: int):
 
   They are the examples of each class, those predicted to be of it, and both.
   """
-  predicted_B = jnp.argmax(logits_BxC, axis=-1)
+  labels_B, predicted_B = batch['labels'], jnp.argmax(logits_BxC, axis=-1)
   counts_B = (batch['weights'] > 0).astype(jnp.int32)
-  zeros_C = jnp.zeros((num_classes,), jnp.int32)
-  right_B = counts_B * (predicted_B == batch['labels']).astype(jnp.int32)
-  return jnp.stack([zeros_C.at[batch['labels']].add(counts_B),
-                    zeros_C.at[predicted_B].add(counts_B),
-                    zeros_C.at[predicted_B].add(right_B)])
+  right_B = counts_B * (predicted_B == labels_B).astype(jnp.int32)
+  return jnp.stack([
+      jnp.zeros((num_classes,), jnp.int32).at[of_B].add(counts_B)
+      for of_B, counts_B in (
+          (labels_B, counts_B), (predicted_B, counts_B),
+          (predicted_B, right_B))])
 
 
 def scores(confusion_CxC: np.ndarray, loss_sum: float) -> dict:

@@ -33,7 +33,6 @@ class Objective(token_classification.Objective):
     return self.task.vocab_size - 1  # id 0 is padding
 
   def check(self, encoder):
-    del encoder
     if self.task.probe:
       raise UserError(
           f'config.objective={self.config.objective}: the inputs of '
@@ -41,7 +40,6 @@ class Objective(token_classification.Objective):
           'them; choose a task that is no probe.')
 
   def model(self, encoder, dtype):
-    del dtype  # the scores are computed in float32
     return heads.TokenClassifier(
         encoder=encoder.clone(hides=True), num_classes=self.num_classes)
 

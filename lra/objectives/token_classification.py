@@ -27,7 +27,6 @@ class Objective(classification.Objective):
           'config.encoder.pooling=cls is not possible: choose mean.')
 
   def model(self, encoder, dtype):
-    del dtype  # the scores are computed in float32
     head = heads.TokenDecoder if self.task.compressed else heads.TokenClassifier
     return head(encoder=encoder, num_classes=self.task.num_classes)
 
@@ -37,7 +36,6 @@ class Objective(classification.Objective):
     return classification.entropy(made['labels'][made['weights'] > 0])
 
   def batch(self, split, indices, *, seed, step):
-    del seed, step  # nothing is random
     both = batches.gather(split, indices, self.seq_len)['tokens']
     # Ids are codes plus one: code 0 means no label, c + 1 means class c.
     asked = both[:, 1].astype(np.int32) - 1
@@ -45,8 +43,7 @@ class Objective(classification.Objective):
             'weights': (asked > 0).astype(np.float32)}
 
   def analysis(self, counts, order, train, test):
-    del counts, order, train, test  # tokens of one sequence are not independent
-    return {}
+    return {}  # tokens of one sequence are not independent
 
   def shapes(self, *lead):
     tokens = (*lead, *((2,) if self.task.dual else ()), self.seq_len)

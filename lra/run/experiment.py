@@ -113,7 +113,7 @@ class Experiment:
     return sources.vocabulary(self.config, self.folder)
 
   def data(self, data_dir: str | os.PathLike | None = None
-           ) -> prepared.Prepared:
+           ) -> prepared.Content:
     words = self.vocabulary  # an error here is known before data are prepared
     data = prepared.load(
         self.task.name, data_dir or self.config.data_dir or None)

@@ -36,7 +36,7 @@ class ProcessCache:
         self._made[name] = make()
       return self._made[name]
 
-  def data(self, experiment) -> prepared.Prepared:
+  def data(self, experiment) -> prepared.Content:
     config = experiment.config
     words = config.tokenizer_source and (
         config.tokenizer_source, experiment.objective.seq_len)

@@ -3,6 +3,7 @@
 Pillow's affine transform is what torchvision, and so the source, calls.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -90,24 +91,18 @@ def test_an_example_depends_on_seed_step_and_index(kind):
                         split.labels[:2], None)
   one, two = _tokens(objective, same, [0, 1])
   assert (one != two).mean() > 0.3
-
-
-def test_evaluation_sees_the_images_themselves():
-  split = _split()
-  np.testing.assert_array_equal(
-      _tokens(_objective(classification.Objective), split, [0, 4], step=-1),
-      split.tokens.reshape(6, 256)[[0, 4]] + np.int16(1))
+  if kind is classification.Objective:
+    np.testing.assert_array_equal(
+        _tokens(objective, split, [0, 4], step=-1),
+        split.tokens.reshape(6, 256)[[0, 4]] + np.int16(1))
 
 
 @pytest.mark.parametrize('mask_black', [False, True])
 def test_pixels_from_outside_are_black(mask_black):
-  split = prepared.Split(np.full(6 * 256, 255, np.uint8),
-                         np.arange(7) * 256, np.arange(6), None)
+  split = dataclasses.replace(_split(), tokens=np.full(6 * 256, 255, np.uint8))
   made = _tokens(_objective(classification.Objective, mask_black=mask_black),
                  split, range(6))
-  # The factor 0.9 leaves 19 % of the area.
   assert set(np.unique(made)) == {0 if mask_black else 1, 256}
-  assert 0.1 < (made != 256).mean() < 0.35
 
 
 def _parsed(ids):
@@ -190,7 +185,3 @@ def test_windows_begin_anywhere_in_a_document(task):
   np.testing.assert_array_equal(
       _tokens(objective, split, np.arange(2), step=-1),
       batches.gather(split, np.arange(2), 6)['tokens'])
-
-
-def test_documents_of_a_pair_have_windows_of_their_own():
-  assert len(np.unique(augment.places(range(9), 2, 0, 0))) == 18

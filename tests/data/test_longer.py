@@ -15,8 +15,7 @@ TESTED = [(task.name, name) for task in tasks.TASKS.values()
 
 
 @pytest.mark.parametrize('text', [
-    '', '0', '-3', '64-40', '1e3', '4 0', '64,128', '٣', '9' * 12, '2000000',
-    '64/4'])
+    '', '0', '64-40', '1e3', '٣', '2000000', '64/4'])
 def test_no_length_is_one_sentence(text):
   with pytest.raises(UserError):
     longer.split('parity', text)

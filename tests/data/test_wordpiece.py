@@ -8,8 +8,7 @@ import pytest
 
 from lra.core.errors import UserError
 from lra.data import batches, wordpiece
-from lra.data.prepared import Prepared
-from lra.data_prep.content import split_of
+from lra.data_prep.content import Content, split_of
 from tests.helpers import tiny_bert
 
 TEXTS = ('The bank said it, "no": cups.', 'Café NEW!', '', 'hidden 7 [PAD] end',
@@ -96,7 +95,8 @@ def test_forms_of_one_vocabulary_are_equal(tmp_path):
 
 def test_the_fingerprint_of_the_data_covers_the_vocabulary(tmp_path):
   part = split(TEXTS)
-  data = Prepared({'train': part, 'val': part, 'test': part}, 'abc', {})
+  data = Content({'train': part, 'val': part, 'test': part},
+                 {'fingerprint': 'abc'})
   words = wordpiece.read(written(tmp_path))
   others = [wordpiece.Vocabulary((*words.pieces, 'z9'), True),
             wordpiece.Vocabulary(words.pieces, False)]
@@ -104,31 +104,23 @@ def test_the_fingerprint_of_the_data_covers_the_vocabulary(tmp_path):
   assert len(found) == 3 and 'abc' not in found
 
 
-@pytest.mark.parametrize('content, culprit', [
-    ('[CLS]\n[PAD]\n[SEP]\n[UNK]\n', 'first piece'),
-    ('[PAD]\n[CLS]\n[SEP]\n', r'lacks the piece \[UNK\]'),
-    ('[PAD]\n[CLS]\n[SEP]\n[UNK]\na\na\n', 'twice'),
-    ('\n'.join(['[PAD]', '[CLS]', '[SEP]', '[UNK]', *map(str, range(2**15))]),
-     '32,772 pieces'),
-    (b'\xff', 'no vocabulary'), (None, 'cannot be read')])
-def test_what_is_no_vocabulary_is_refused(tmp_path, content, culprit):
-  if content is not None:
-    (tmp_path / 'vocab.txt').write_bytes(
-        content if isinstance(content, bytes) else content.encode())
+@pytest.mark.parametrize('name, content, culprit', [
+    *(('vocab.txt', content, culprit) for content, culprit in (
+        ('[CLS]\n[PAD]\n[SEP]\n[UNK]\n', 'first piece'),
+        ('[PAD]\n[CLS]\n[SEP]\n', r'lacks the piece \[UNK\]'),
+        ('[PAD]\n[CLS]\n[SEP]\n[UNK]\na\na\n', 'twice'),
+        ('\n'.join(['[PAD]', '[CLS]', '[SEP]', '[UNK]', *map(
+            str, range(2**15))]), '32,772 pieces'))),
+    ('other.txt', '', 'cannot be read'),
+    *(('tokenizer.json', json.dumps(values), culprit) for values, culprit in (
+        ({'model': {'type': 'BPE', 'vocab': {}}, 'normalizer': {}}, 'BPE'),
+        ({'model': {'vocab': {'[PAD]': 0, 'a': 2}}, 'normalizer': {
+            'type': 'BertNormalizer', 'lowercase': True}}, 'gaps'),
+        ({'model': {'vocab': {'[PAD]': 0}}, 'normalizer': {
+            'type': 'Lowercase'}}, 'normalizer'),
+        ([], 'no vocabulary')))])
+def test_what_is_no_vocabulary_is_refused(tmp_path, name, content, culprit):
+  (tmp_path / name).write_text(content)
   with pytest.raises(UserError, match=culprit) as e:
     wordpiece.read(tmp_path)
   assert str(tmp_path) in str(e.value) and '\n' not in str(e.value)
-
-
-@pytest.mark.parametrize('values, culprit', [
-    ({'model': {'type': 'BPE', 'vocab': {}}, 'normalizer': {}}, 'BPE'),
-    ({'model': {'vocab': {'[PAD]': 0, 'a': 2}}, 'normalizer': {
-        'type': 'BertNormalizer', 'lowercase': True}}, 'gaps'),
-    ({'model': {'vocab': {'[PAD]': 0}}, 'normalizer': {
-        'type': 'Lowercase'}}, 'normalizer'),
-    ({'model': {'vocab': {}}, 'normalizer': None}, 'no vocabulary'),
-    ([], 'no vocabulary')])
-def test_another_tokenizer_is_refused(tmp_path, values, culprit):
-  (tmp_path / 'tokenizer.json').write_text(json.dumps(values))
-  with pytest.raises(UserError, match=culprit):
-    wordpiece.read(tmp_path)

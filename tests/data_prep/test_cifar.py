@@ -1,10 +1,6 @@
 """Tests reading CIFAR-10 and CIFAR-100 from each of their file formats."""
 
-import functools
-import pathlib
 import pickle
-import struct
-import zlib
 
 import numpy as np
 import pytest
@@ -16,7 +12,6 @@ from lra.core.errors import UserError
 from lra.data import prepared
 from lra.data_prep import __main__ as command
 from lra.data_prep import cifar, image
-from lra.data_prep.content import fingerprint
 from lra.data_prep.source import Source
 from tests.helpers.data_files import (
   batch_of,
@@ -152,12 +147,6 @@ def test_every_form_gives_the_same_data(tmp_path, request, task, kind):
         zip(examples[split][0], examples[split][1].tolist(), strict=True)}
 
 
-def test_jpeg_copies_are_said(tmp_path, ten):
-  source = write_archive(tmp_path / 'a', files_of('jpeg', ten))
-  data = prepared.load('image', tmp_path / 'data', source)
-  assert 'stored as jpeg' in data.info['origin']
-
-
 def test_grey_is_that_of_the_released_code():
   colours, greys = zip(*GREYS, strict=True)
   assert image.grey(np.uint8(colours)).tolist() == list(greys)
@@ -196,18 +185,6 @@ def remove(files):
   files.pop(next(iter(files)))
 
 
-def relabel(label):
-  """Returns a change that adds a test image with the label `label`."""
-  return change('test', lambda data: tfrecord_of([record_of(
-      np.zeros((32, 32, 3), np.uint8), label)]) + data)
-
-
-def swell(data):
-  """Makes a PNG's header state a billion pixels."""
-  size = struct.pack('>4s2I5B', b'IHDR', 31_623, 31_623, 8, 2, 0, 0, 0)
-  return data[:12] + size + struct.pack('>I', zlib.crc32(size)) + data[33:]
-
-
 def mix(files):
   files.pop(next(n for n in files if n.endswith('.png')))
   files['cifar10/train/dog/x.jpg'] = encoded(
@@ -223,22 +200,15 @@ def mix(files):
     ('image', 'tfrecord', shorten('00002-of-'), '00002-of-00005 is damaged'),
     ('image', 'tfrecord', change('test', lambda d: d.replace(
         b'image', b'\xff' * 5)), '00000-of-00001 is damaged'),
-    *(('image', 'tfrecord', relabel(label), f' is damaged (a label is {label})')
-      for label in (10, -1, 2**40)),
-    ('image', 'png', shorten('0007.png'), '0007.png is damaged'),
     ('image', 'png', remove, 'has 39 images of train instead of 40'),
     ('image', 'png', change('', lambda _: encoded(
         np.zeros((8, 9, 3), np.uint8), 'PNG')),
      'is damaged (it has 9 x 8 pixels)'),
-    ('image', 'png', change('.png', swell), '.png is damaged ('),
     ('image', 'png', dict.clear,
      'has no images of CIFAR-10: --source of image must be cifar-10'),
     ('image', 'png', mix, 'mixes jpeg and png images'),
     ('cifar100', 'binary', change('test.bin', lambda d: b'\0\x64' + d[2:]),
      'test.bin is damaged (a label is 100)'),
-    ('cifar100', 'binary', shorten('train.bin'), 'train.bin is damaged'),
-    ('cifar100', 'binary', lambda files: files.pop('cifar-100-binary/test.bin'),
-     'has 0 images of test instead of 100'),
     ('cifar100', 'binary', dict.clear, 'no images of CIFAR-100: --source of '
      'cifar100 must be cifar-100-python')])
 def test_what_is_wrong_is_named_and_leaves_no_data(
@@ -255,47 +225,19 @@ def test_what_is_wrong_is_named_and_leaves_no_data(
     assert not (tmp_path / 'data').exists()
 
 
-def test_another_source_is_not_taken_for_the_first(tmp_path, ten):
-  write_folder(tmp_path / 'copies', files_of('jpeg', ten))
-  first = write_archive(tmp_path / 'first.tar.gz', files_of('png', ten))
-  prepare = functools.partial(data_prep.prepare, 'image', tmp_path / 'data')
-  prepare(first)
-  prepare(first)
-  prepare()
-  with pytest.raises(UserError, match='another source .*stored as png'):
-    prepare(tmp_path / 'copies')
-
-
-def test_a_folder_with_other_images_is_another_source(tmp_path, ten):
-  source = write_folder(tmp_path, files_of('png', ten)) / 'cifar10'
-  same = cifar.identify(Source(source))
-  (source / 'train' / 'dog' / '._0.png').write_bytes(b'Mac OS X')
-  assert cifar.identify(Source(source)) == same
-  path = next(source.rglob('[!.]*.png'))
-  path.write_bytes(path.read_bytes() + b'.')
-  assert cifar.identify(Source(source)) != same
-
-
 def test_describe_draws_a_sheet_of_the_first_examples(tmp_path, ten, capsys):
   write_folder(tmp_path, files_of('png', ten))
   assert command.main([
       '--task=image', f'--source={tmp_path / "cifar10"}', '--describe',
       f'--data_dir={tmp_path / "data"}']) == 0
-  assert 'origin: CIFAR-10, images stored as png' in capsys.readouterr().out
-  content = made(tmp_path / 'cifar10')
+  first = made(tmp_path / 'cifar10').splits['train'].document(0)
   with Image.open(tmp_path / 'data' / 'image' / 'lra' / 'examples.png') as f:
     sheet = np.asarray(f)
-  first = np.frombuffer(content.splits['train'].document(0), np.uint8)
-  assert any((sheet[y:y + 96:3, x:x + 96:3] == first.reshape(32, 32)).all()
+  assert any(sheet[y:y + 96:3, x:x + 96:3].tobytes() == first
              for y in range(30) for x in range(20))
-  assert fingerprint(content.splits) == prepared.load(
-      'image', tmp_path / 'data').fingerprint
 
 
 def test_cifar_100_is_not_taken_for_cifar_10(tmp_path, hundred):
   source = write_archive(tmp_path / 'a', files_of_hundred('binary', hundred))
   with pytest.raises(UserError, match='no images of CIFAR-10: '):
     data_prep.prepare('image', tmp_path / 'data', source)
-  assert [pathlib.PurePath(url).name for task in ('cifar100', 'image')
-          for url in data_prep.make_builder(task, tmp_path).url_infos] == [
-              'cifar-100-binary.tar.gz', 'cifar-10-python.tar.gz']

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from lra.core import bits
-from lra.core.errors import UserError
 from lra.data import baselines as floors_lib
 from lra.data_prep import baselines, listops, trees
 from lra.data_prep.content import (
@@ -17,13 +16,7 @@ from lra.data_prep.content import (
 RNG = np.random.default_rng(0)
 
 
-def test_majority():
-  train = split_of([b''] * 5, [2, 1, 1, 0, 1])
-  right = baselines.majority(train, split_of([b''] * 4, [1, 1, 2, 1]))
-  assert right.tolist() == [True, True, False, True]
-
-
-def test_first_operator():
+def test_the_commonest_labels_are_counted_in_train():
   train = split_of(
       [b'\x0a\x01', b'\x0a\x02', b'\x0a\x03', b'\x0b\x01', b'\x0b\x02'],
       [0, 0, 9, 9, 9])
@@ -32,24 +25,8 @@ def test_first_operator():
       [0, 9, 9, 0, 9])
   assert baselines.first_operator(train, test).tolist() == [
       True, False, True, False, True]
-
-
-def test_mini_baselines(mini_data):
-  from lra.data import prepared
-  data = prepared.load('listops_mini', mini_data)
-  quick = baselines.quick('listops_mini', data.splits)
-  assert set(quick) == {'majority', 'first operator'}
-  # Computes the baseline again, from the text of the expressions.
-  labels = {}
-  train, test = data.splits['train'], data.splits['test']
-  for i, label in enumerate(train.labels):
-    word = listops.decode(train.document(i)).split()[0]
-    labels.setdefault(word, []).append(label)
-  guess = {w: max(sorted(set(v)), key=v.count) for w, v in labels.items()}
-  hits = [guess[listops.decode(test.document(i)).split()[0]] == label
-          for i, label in enumerate(test.labels)]
-  assert quick['first operator'] == pytest.approx(np.mean(hits))
-  assert 0.2 < quick['first operator'] < 0.3
+  assert baselines.majority(train, test).tolist() == [
+      False, True, True, False, True]
 
 
 @pytest.mark.parametrize('levels', [3, 1000])
@@ -157,9 +134,3 @@ def test_record(tmp_path, task, make, monkeypatch):
     right = bits.unpack(floor.correct, len(splits['test']))
     assert right.mean() == pytest.approx(floor.accuracy)
   assert [p.name for p in path.parent.iterdir()] == [f'{task}.json']
-
-
-def test_record_that_cannot_be_written(tmp_path):
-  (tmp_path / 'file').write_text('')
-  with pytest.raises(UserError, match='file.text.json'):
-    baselines.write({'task': 'text'}, tmp_path / 'file')

@@ -87,22 +87,6 @@ def test_imports_the_official_tables():
   assert content.info['duplicates'] == 1
 
 
-def test_tables_of_another_size_are_said(tmp_path, monkeypatch, capsys):
-  content = listops.import_official(Source(OFFICIAL))
-  assert content.info['origin'] == (
-      'official tables, 3/1/2 of 96,000/2,000/2,000 rows, each target '
-      'evaluated anew')
-  warnings = [line for line in capsys.readouterr().err.splitlines()
-              if line.startswith('warning: ')]
-  assert len(warnings) == 1 and 'have 3/1/2 rows' in warnings[0]
-  monkeypatch.setitem(listops.VARIANTS, 'lra', listops.Variant(
-      trees.Process(), (3, 1, 2)))
-  content = listops.import_official(Source(OFFICIAL))
-  assert content.info['origin'] == (
-      'official tables, each target evaluated anew')
-  assert 'warning' not in capsys.readouterr().err
-
-
 @pytest.mark.parametrize('table, reason', [
     *((f'Source\tTarget\n[MIN 1 2 ]\t1\n{row}\n', f'line 3: {reason}')
       for row, reason in (

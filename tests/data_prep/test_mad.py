@@ -8,18 +8,12 @@ import pytest
 from lra.core import mad, tasks
 from lra.data_prep.probes import mad as drawn
 
-
-def _count(full):
-  return pytest.param(10_000 if full else 300,
-                      marks=[pytest.mark.full] if full else [])
-
-
 # Values of the keys 0 to 3, from `generate_kv_map(255)` of the released code.
 PUBLISHED = [239, 241, 146, 166]
-COUNTS = [_count(False), _count(True)]
+COUNT = 300
 
 
-def _examples(name, count, train):
+def _examples(name, train, count=COUNT):
   """Yields tokens and answers (class + 1, or 0) of a setting, as lists."""
   variant = drawn.VARIANTS[name]
   part, = variant.train if train else variant.test
@@ -35,16 +29,15 @@ def _whole(tokens, answers):
   return [*tokens, answers[-1] - 1]
 
 
-@pytest.mark.parametrize('count', COUNTS)
 @pytest.mark.parametrize('name', [
     'mad_recall', 'mad_recall_v64', 'mad_recall_l256', 'mad_noisy_recall',
     'mad_noisy_recall_noise80', 'mad_noisy_recall_v48'])
-def test_recall_is_a_dictionary(name, count):
+def test_recall_is_a_dictionary(name):
   base = name[:name.index('recall') + 6]
   setting = mad.settings(base)[name]
   known = setting['vocab'] - setting.get('noise_symbols', 0)
   noisy, pairs = 0, 0
-  for tokens, answers in _examples(name, count, train=False):
+  for tokens, answers in _examples(name, train=False):
     whole, values = _whole(tokens, answers), {}
     assert len(whole) == setting['length']
     for t in range(0, len(whole), 2):
@@ -60,21 +53,10 @@ def test_recall_is_a_dictionary(name, count):
       assert answers[t] == (1 + value if key in values else 0)
       assert values.setdefault(key, value) == value
   # One pair and the last one are no noise.
-  share = setting.get('noise', 0) * (1 - 2 * count / pairs)
+  share = setting.get('noise', 0) * (1 - 2 * COUNT / pairs)
   assert noisy / pairs == pytest.approx(share, abs=0.02)
-  for tokens, answers in _examples(name, 30, train=True):
+  for tokens, answers in _examples(name, train=True, count=30):
     assert answers == [1 + token for token in _whole(tokens, answers)[1:]]
-
-
-def test_keys_and_values_of_recall_are_uniform_and_the_last_key_is_too():
-  keys, values, last = np.zeros(8), np.zeros(8), np.zeros(8)
-  for tokens, answers in _examples('mad_recall', 3000, train=False):
-    whole = _whole(tokens, answers)
-    keys[whole[0]] += 1
-    values[whole[1] - 8] += 1
-    last[whole[-2]] += 1
-  for counts in (keys, values, last):
-    assert np.abs(counts / 3000 - 1 / 8).max() < 0.03
 
 
 def _motifs(tokens, first_value):
@@ -84,14 +66,13 @@ def _motifs(tokens, first_value):
   return list(zip(runs[::2], runs[1::2], strict=True))
 
 
-@pytest.mark.parametrize('count', COUNTS)
 @pytest.mark.parametrize('train', [False, True])
 @pytest.mark.parametrize('name', ['mad_fuzzy_recall', 'mad_fuzzy_recall_v32'])
-def test_fuzzy_recall_is_a_dictionary_of_motifs(name, train, count):
+def test_fuzzy_recall_is_a_dictionary_of_motifs(name, train):
   vocab = mad.settings('mad_fuzzy_recall')[name]['vocab']
   padding, first_value = vocab - 1, (vocab - 1) // 2
   sizes, found, places = set(), 0, set()
-  for tokens, answers in _examples(name, count, train):
+  for tokens, answers in _examples(name, train):
     whole = _whole(tokens, answers)
     begin = next(t for t, token in enumerate(whole) if token != padding)
     assert begin >= 1 and padding not in whole[begin:]
@@ -113,18 +94,17 @@ def test_fuzzy_recall_is_a_dictionary_of_motifs(name, train, count):
   assert sizes == set(itertools.product(
       (1, 2, 3) if train else (3,), (1, 2, 3)))
   # The place of the probe may come too late; else it is anywhere.
-  assert 0.85 * count < found < count and len(places) > 15
+  assert 0.85 * COUNT < found < COUNT and len(places) > 15
 
 
-@pytest.mark.parametrize('count', COUNTS)
 @pytest.mark.parametrize('name', [
     'mad_copying', 'mad_copying_v32', 'mad_copying_k96', 'mad_copying_l512'])
-def test_copying_asks_for_the_symbols_in_their_order(name, count):
+def test_copying_asks_for_the_symbols_in_their_order(name):
   setting = mad.settings('mad_copying')[name]
   vocab, n = setting['vocab'], setting['copied']
   blank, sign = vocab - 2, vocab - 1
   before = np.zeros(n)
-  for tokens, answers in _examples(name, count, train=False):
+  for tokens, answers in _examples(name, train=False):
     assert tokens[-n:] == [blank] * n and tokens[-n - 1] == sign
     body = tokens[:-n - 1]
     symbols = [token for token in body if token < blank]
@@ -134,36 +114,30 @@ def test_copying_asks_for_the_symbols_in_their_order(name, count):
     before += [len(run) for run in blanks[:-1]]
   # Each symbol has equally many blanks before it.
   mean = (setting['length'] - 2 * n - 1) / n
-  assert np.abs(before / count - mean).max() < 6 * (mean / count) ** 0.5
+  assert np.abs(before / COUNT - mean).max() < 6 * (mean / COUNT) ** 0.5
 
 
-@pytest.mark.parametrize('count', COUNTS)
-def test_compression_asks_for_the_whole_sequence(count):
+def test_compression_asks_for_the_whole_sequence():
   seen = np.zeros(16)
-  for tokens, answers in _examples('mad_compression', count, train=False):
+  for tokens, answers in _examples('mad_compression', train=False):
     assert tokens[-1] == 15 and max(tokens[:-1]) < 15
     assert answers == [1 + token for token in tokens]
     seen += np.bincount(tokens, minlength=16)
   assert np.abs(seen[:15] / seen[:15].sum() - 1 / 15).max() < 0.01
 
 
-@pytest.mark.parametrize('count', COUNTS)
 @pytest.mark.parametrize('name', ['mad_memorization', 'mad_memorization_v512'])
-def test_memorization_has_one_dictionary(name, count):
+def test_memorization_has_one_dictionary(name):
   vocab = mad.settings('mad_memorization')[name]['vocab']
   half, values = (vocab - 1) // 2, {}
+  assert drawn.dictionary(256)[:4].tolist() == PUBLISHED
   for train in (True, False):
-    for tokens, answers in _examples(name, count, train):
+    for tokens, answers in _examples(name, train):
       assert tokens[1::2] == [vocab - 1] * 16 and not any(answers[::2])
       for key, value in zip(tokens[::2], answers[1::2], strict=True):
         assert key < half <= value - 1 < vocab - 1
         assert values.setdefault(key, value) == value
   assert len(values) == len(set(values.values())) == half
-
-
-def test_memorization_has_the_published_dictionary():
-  """The first values are those that the released code gives with its seed."""
-  assert drawn.dictionary(256)[:4].tolist() == PUBLISHED
 
 
 def test_the_table_has_the_published_number_of_settings():
@@ -177,16 +151,6 @@ def test_the_table_has_the_published_number_of_settings():
       assert name in drawn.VARIANTS
       part, = drawn.VARIANTS[name].train
       assert part.count == setting['examples']
-
-
-@pytest.mark.full
-def test_the_number_of_answers_is_the_one_of_the_task():
-  for name in drawn.VARIANTS:
-    asked = [sum(map(bool, answers))
-             for _, answers in _examples(name, 300, train=False)]
-    wanted = tasks.get(name).answers
-    assert np.mean(asked) == pytest.approx(wanted, abs=max(
-        1, 0.02 * wanted)), name
 
 
 def test_a_guess_of_the_commonest_symbol():

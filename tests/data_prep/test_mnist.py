@@ -1,19 +1,15 @@
 """Tests reading MNIST from its idx files, intact and damaged."""
 
 import gzip
-import importlib
 import struct
 
 import numpy as np
 import pytest
 
 from lra import data_prep
-from lra.core import tasks
 from lra.data import prepared
 from lra.data_prep import __main__ as command
-from lra.data_prep import encode, image, mnist
-from lra.run import train
-from lra.run.experiment import resolve
+from lra.data_prep import image, mnist
 from tests.helpers import damage
 from tests.helpers.data_files import labelled, refused
 
@@ -94,23 +90,3 @@ def test_other_files_are_another_source(tmp_path, examples, capsys):
   packed = write(tmp_path / 'packed', examples, True)
   assert command.main(['--task=mnist', f'--data_dir={tmp_path / "data"}',
                        f'--source={packed}']) == 2
-
-
-def test_a_picture_of_a_digit_is_encoded(examples):
-  pixels = examples['test'][0][0]
-  split = encode.split(tasks.get('mnist'), [pixels])
-  assert split.document(0) == pixels.tobytes()
-  assert encode.names(tasks.get('mnist')) == tuple('0123456789')
-
-
-@pytest.mark.full
-def test_one_step_of_super_attention(tmp_path, examples, quick_runs):
-  data = tmp_path / 'data'
-  data_prep.prepare('mnist', data, write(tmp_path / 'source', examples))
-  config = importlib.import_module('lra.configs.super').get_config('mnist')
-  config.data_dir = str(data)
-  config.train.update(steps=1, eval_every=1, warmup_steps=1, batch_size=8,
-                      cpu_microbatch_size=8, cpu_eval_batch_size=20)
-  result = train.train(resolve(config, folder=tmp_path / 'run'))
-  assert result.status == 'ok' and result.test.examples == 20
-  assert abs(result.test.loss - np.log(10)) < 1

@@ -78,24 +78,6 @@ def test_deciding_depths_by_trying_all_that_is_not_read():
   assert set(found) >= {1, 2, 3}
 
 
-def test_operators_and_depths_of_generated_expressions():
-  """Operators and depths equal those read from the text, bracket by bracket."""
-  variant = listops.Variant(listops.trees.Process(4, 5, 5, 80), (300, 1, 1))
-  split = listops.generate(variant).splits['train']
-  depths, roots = [], []
-  for i in range(len(split)):
-    depth = deepest = 0
-    words = listops.decode(split.document(i)).split()
-    for word in words:
-      depth += word.startswith('[') - (word == ']')
-      deepest = max(deepest, depth)
-    depths.append(deepest)
-    roots.append(words[0].strip('['))
-  assert parts.depths(split).tolist() == depths
-  assert parts.root_operators(split).tolist() == roots
-  assert len(set(depths)) >= 3 and len(set(roots)) == 4
-
-
 def test_what_an_accuracy_is_made_of():
   train = _split(['[MAX 1 2 ]', '[MAX 9 8 ]', '[MAX 0 9 ]', '[MIN 1 1 ]'],
                  [2, 9, 9, 1])

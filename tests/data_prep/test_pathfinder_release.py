@@ -73,10 +73,6 @@ def break_line(text):
   return change
 
 
-def cut_table(path, lines):
-  path.write_text(''.join(path.read_text().splitlines(True)[:lines]))
-
-
 def truncate(folder):
   path = folder / 'imgs/1/sample_3.png'
   path.write_bytes(path.read_bytes()[:60])
@@ -97,8 +93,6 @@ def truncate(folder):
     (break_line('imgs/2 sample_4.png'),
      'metadata/2.npy, line 5: 2 fields, none is the label'),
     (break_line(LINE.format(i=2, j=4, label=7)), 'line 5: the label is 7'),
-    (break_line(LINE.format(i='../..', j=4, label=1)),
-     'is outside of its folder'),
     (lambda f: (f / 'metadata/1.npy').unlink(),
      'metadata/1.npy is missing, so that some images are in no table'),
     (lambda f: [shutil.rmtree(f / 'imgs/2'),
@@ -106,14 +100,6 @@ def truncate(folder):
      'metadata/2.npy is missing'),
     (lambda f: (f / 'metadata/2.npy').write_text(''),
      'metadata/2.npy, line 1: the table is empty'),
-    (lambda f: [(f / 'metadata/2.npy').unlink(),
-                (f / 'metadata/2.npy').mkdir()],
-     'metadata/2.npy, line 1: cannot be read (Is a directory)'),
-    (lambda f: [(f / f'metadata/{i}.npy').write_text(
-        LINE.format(i=i, j=0, label=1)) for i in (1, 2)],
-     'metadata lists 2 images, too few for three splits'),
-    (lambda f: cut_table(f / 'metadata/2.npy', 7),
-     'metadata/2.npy lists 7 of the 10 images of imgs/2: unpack'),
     (lambda f: Image.fromarray(np.full((32, 32), 4000, np.uint16)).save(
         f / 'imgs/1/sample_0.png'),
      'sample_0.png cannot be read (it has more than 8 bits a colour)'),
@@ -126,19 +112,16 @@ def test_what_is_wrong_is_named(tmp_path, change, sentence):
   assert sentence in str(caught.value) and '\n' not in str(caught.value)
 
 
-@pytest.mark.parametrize('change, sentence', [
-    (truncate, 'imgs/1/sample_3.png cannot be read ('),
-    (lambda f: shutil.rmtree(f / 'metadata'), ' has no folder metadata: '),
-    (lambda f: shutil.rmtree(f / 'imgs'), ' has no folder imgs: '),
-    (lambda f: [shutil.rmtree(f / n) for n in ('imgs', 'metadata')],
-     ' has no folders metadata and imgs: '),
-    (shutil.rmtree, ' has no folders metadata and imgs: --source of pathfinder '
-     'must be the folder pathfinder32/')])
+@pytest.mark.parametrize('missing, sentence', [
+    (['metadata'], ' has no folder metadata: '),
+    (['imgs', 'metadata'], ' has no folders metadata and imgs: --source of '
+     'pathfinder must be the folder pathfinder32/')])
 def test_a_bad_source_is_one_sentence_and_leaves_no_data(
-    tmp_path, capsys, change, sentence):
+    tmp_path, capsys, missing, sentence):
   folder = tmp_path / 'lra_release' / 'pathfinder32' / pathfinder.HARD
   write_official(folder)
-  change(folder)
+  for name in missing:
+    shutil.rmtree(folder / name)
   assert sentence in refused(
       capsys, 'pathfinder', tmp_path / 'lra_release', tmp_path / 'data')
 

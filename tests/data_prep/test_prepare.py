@@ -8,14 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 
 import pytest
 from array_record.python import array_record_module
 
 from lra import data_prep
-from lra.core import tasks
 from lra.core.errors import UserError
 from lra.data import prepared
 from lra.data_prep import __main__ as command
@@ -54,28 +52,11 @@ def copy(data, tmp_path):
 
 def test_second_time_prepares_nothing(data, monkeypatch):
   data_dir, path = data
-  before = {p: p.stat().st_mtime_ns for p in path.iterdir()}
   monkeypatch.setattr(builder_lib.Builder, '_split_generators', None)
-  assert prepare(data_dir) == path
-  assert data_prep.prepare('listops', data_dir) == path
-  assert before == {p: p.stat().st_mtime_ns for p in path.iterdir()}
-
-
-def test_files_are_array_record_and_info_is_kept(data):
-  assert sorted(p.name for p in data[1].glob('*array_record*')) == [
-      f'listops-{s}.array_record-00000-of-00001'
-      for s in ('test', 'train', 'val')]
-  info = json.loads((data[1] / 'metadata.json').read_text())
-  assert len(info['fingerprint']) == 64
+  assert prepare(data_dir) == data_prep.prepare('listops', data_dir) == path
+  info = json.loads((path / 'metadata.json').read_text())
   assert info['source']['basic_val.tsv'] == (
       OFFICIAL / 'basic_val.tsv').stat().st_size
-
-
-def test_nothing_is_left_elsewhere(tmp_path, monkeypatch):
-  (tmp_path / 'temporary').mkdir()
-  monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'temporary'))
-  prepare(tmp_path / 'prepared')
-  assert not list((tmp_path / 'temporary').iterdir())
 
 
 def test_tfds_reads_it_too(data):
@@ -159,13 +140,6 @@ def test_directory_that_is_a_file(tmp_path):
     prepare(tmp_path / 'file')
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason='root can write to any folder')
-def test_directory_that_cannot_be_written(tmp_path):
-  tmp_path.chmod(0o500)
-  with pytest.raises(UserError, match='Permission denied.*--data_dir'):
-    prepare(tmp_path)
-
-
 @pytest.mark.full
 def test_no_room(tmp_path):
   """A full disk gives one error; a limit on file sizes stands for it."""
@@ -213,22 +187,10 @@ def test_damaged_files(copy, name, spoil):
   assert str(path.parent) in str(e.value) and '\n' not in str(e.value)
 
 
-@pytest.mark.parametrize('make', [pathlib.Path.mkdir, pathlib.Path.touch])
-def test_no_data_set_at_all(tmp_path, make):
-  path = tmp_path / 'listops' / 'lra' / '1.0.0'
-  path.parent.mkdir(parents=True)
-  make(path)
-  with pytest.raises(UserError, match='listops/lra/1.0.0 is damaged'):
-    prepared.load('listops', tmp_path)
-
-
-@pytest.mark.parametrize('task', sorted(
-    name for name, task in tasks.TASKS.items()
-    if task.mini and task.dataset in ('listops', 'pathfinder')))
-def test_generated_minis_are_not_made_from_files(task, tmp_path):
-  with pytest.raises(UserError, match=f'{task} is generated, .*leave out '
-                     f'--source, or take --task={task.removesuffix("_mini")}'):
-    data_prep.prepare(task, tmp_path / 'data', OFFICIAL)
+def test_generated_minis_are_not_made_from_files(tmp_path):
+  with pytest.raises(UserError, match='listops_mini is generated, .*leave out '
+                     '--source, or take --task=listops'):
+    data_prep.prepare('listops_mini', tmp_path / 'data', OFFICIAL)
   assert not list(tmp_path.iterdir())
 
 
@@ -250,16 +212,12 @@ def test_a_failure_leaves_only_what_another_has_made(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize('spoil', [cut, pathlib.Path.unlink, lambda path: (
-    path.write_bytes(path.with_name(path.name.replace('train', 'val'))
-                     .read_bytes()))])
+@pytest.mark.parametrize('spoil', [cut, pathlib.Path.unlink])
 def test_the_command_finds_files_that_are_not_whole(copy, capsys, spoil):
   data_dir, path = copy
   spoil(path / 'listops-train.array_record-00000-of-00001')
   assert command.main(['--task=listops', f'--data_dir={data_dir}']) == 2
-  told = capsys.readouterr()
-  assert not told.out and f'{path} is damaged' in told.err
-  assert told.err.count('\n') == 1
+  assert f'{path} is damaged' in capsys.readouterr().err
 
 
 def test_altered_bytes(copy):

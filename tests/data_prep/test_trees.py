@@ -72,14 +72,6 @@ def test_statistics(sample):
   assert np.all(abs(table.sum(1)[10:14] / len(values) - 0.25) < 0.015)
 
 
-def test_digits_and_operators_are_uniform(sample):
-  counts = np.bincount(
-      np.concatenate([s.tokens for s in sample]), minlength=15)
-  assert counts[10:14].sum() == counts[trees.CLOSE]
-  digits = counts[:10] / counts[:10].sum()
-  assert np.all(abs(digits - 0.1) < 0.002)
-
-
 def test_depends_on_the_seed_only(sample):
   again = trees.draw(LRA, (7, 3), 20_000)
   assert np.array_equal(again.tokens, sample[3].tokens)

@@ -126,24 +126,8 @@ def test_evaluation_and_its_first_parameters_are_those_without(task):
   jax.tree.map(np.testing.assert_array_equal, *found)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('task', ['text_mini', 'retrieval_rfc_mini'])
-def test_the_program_compiles_at_two_lengths(task):
-  config = _config(task, lengths=(8, 16))
-  made = small.make(config)
-  made.compile_train()
-  made.compile_eval()
-
-
 def test_only_a_classifier_has_the_second_loss():
   config = small.config('transformer', 'mqar')
   config.train.masked_loss = 1.0
   with pytest.raises(UserError, match=r'config\.train\.masked_loss=1\.0 means'):
     experiment.resolve(config)
-
-
-def test_the_first_phase_has_no_second_loss():
-  config = _config('text_mini')
-  config.pretrain.objective = 'masked'
-  first = experiment.resolve(config).source.config
-  assert first.objective == 'masked' and first.train.masked_loss == 0
