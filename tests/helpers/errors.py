@@ -167,14 +167,14 @@ def expected(op, arrays, named, dfinal):
   mask = np.asarray(named.pop('mask'))
   if dfinal is not None:
     named['dfinal'] = dfinal
-  values = _reference(op, arrays, mask, named)
+  values = reference_of(op, arrays, mask, named)
   names = ('out', 'dq', 'dk', 'dv', 'state', 'dstate')
   found = {n: _flat(x) for n, x in zip(names, values, strict=False)}
   found['dbias'] = np.stack([found[n].sum((0, 1)) for n in GRADIENTS[:3]])
   return found
 
 
-def _reference(op, arrays, mask, named):
+def reference_of(op, arrays, mask, named):
   """Returns the reference's results; applies SiLU and its derivative if asked.
   """
   named, (*operands, do) = dict(named), arrays
@@ -201,7 +201,7 @@ def expected_of_segments(op, arrays, named, ids):
     for segment in np.unique(ids[b]):
       at = ids[b] == segment
       parts = [x[b : b + 1, at] for x in arrays]
-      values = _reference(op, parts, mask[b : b + 1, at], named)
+      values = reference_of(op, parts, mask[b : b + 1, at], named)
       for name, x in zip(names, values, strict=False):
         found[name][b, at] = x[0]
   return found

@@ -14,17 +14,6 @@ from lra import kernels
 from lra.kernels import hopper, hopper_call
 from tools import h200
 
-PTXAS = """
-ptxas info    : Compiling entry function 'a_mosaic_gpu_kernel' for 'sm_90a'
-ptxas info    : Function properties for a_mosaic_gpu_kernel
-    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 58 registers, used 1 barriers, 1 bytes smem
-ptxas warning : Registers are spilled to local memory in function 'b'
-ptxas info    : Compiling entry function 'b_mosaic_gpu_kernel' for 'sm_90a'
-ptxas info    : Function properties for b_mosaic_gpu_kernel
-    24 bytes stack frame, 20 bytes spill stores, 16 bytes spill loads
-ptxas info    : Used 255 registers, used 16 barriers, 24 bytes stack size
-"""
 # Number of kernels called: forward only, and forward plus backward.
 KERNELS = {
   'linear': {'forward': 2, 'backward': 4},
@@ -36,18 +25,6 @@ KERNELS = {
 @functools.cache
 def _rows(op):
   return h200.reports([op], [64, 128])
-
-
-def test_ptxas_output_is_read():
-  good, bad = h200._parse(PTXAS)
-  assert good == h200.Kernel('a', 58, 0, 0, 0)
-  assert bad == h200.Kernel('b', 255, 24, 20, 16)
-
-
-def test_without_the_wheels_the_command_says_what_is_missing(monkeypatch):
-  monkeypatch.setattr(h200, 'missing', lambda: 'no wheels')
-  with pytest.raises(SystemExit, match='no wheels'):
-    h200.main([])
 
 
 @pytest.mark.parametrize('op', KERNELS)

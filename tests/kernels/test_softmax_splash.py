@@ -14,7 +14,7 @@ from lra import kernels
 from lra.kernels.softmax import splash
 from tests.helpers import errors, reference
 from tests.helpers.errors import Case, relative_rms
-from tests.helpers.gradients import descriptions
+from tests.helpers.gradients import descriptions, with_gradients
 from tests.helpers.products import at_the_highest
 from tools import hlo
 
@@ -38,12 +38,6 @@ def interpreted():
     yield
 
 
-def _check(case):
-  with errors.simulated('splash'):
-    found = errors.measure('softmax', 'splash', case)
-  assert errors.within(found, case.dtype), found
-
-
 def _inputs(length, keys, width, value_width, dtype='float32', heads=2):
   """Returns (q, k, v, do) and a mask with one example of each kind."""
   rng = np.random.default_rng(length)
@@ -59,36 +53,27 @@ def _inputs(length, keys, width, value_width, dtype='float32', heads=2):
   return arrays, jnp.asarray(mask)
 
 
-def _with_gradients(function):
-  def both(q, k, v, do, mask):
-    out, pull = jax.vjp(lambda *x: function(*x, mask=mask), q, k, v)
-    return out, *pull(do)
-
-  return jax.jit(both)
-
-
 def _same(got, want, bound=1e-5):
   for x, y in zip(got, want, strict=True):
     assert relative_rms(x, y) < bound
 
 
-@pytest.mark.parametrize(
-  'case', [Case(63, 2, 64, 'bfloat16', 'empty', 0)], ids=str
-)
+@pytest.mark.parametrize('case', [
+  Case(63, 2, 64, 'bfloat16', 'empty', 0),
+  *(pytest.param(case, marks=pytest.mark.full) for case in CASES)], ids=str)
 def test_equals_float64(case):
-  _check(case)
+  with errors.simulated('splash'):
+    found = errors.measure('softmax', 'splash', case)
+  assert errors.within(found, case.dtype), found
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('case', CASES, ids=str)
-def test_equals_float64_at_every_size(case):
-  _check(case)
-
-
-@pytest.mark.full
-def test_other_keys_than_queries_and_values_of_another_width(interpreted):
-  (q, k, v, do), mask = _inputs(130, 270, 32, 64)
-  got = _with_gradients(attend)(q, k, v, do, mask)
+@pytest.mark.parametrize('length, keys, width, value_width, heads', [
+  (130, 270, 32, 64, 2), (300, 300, 288, 300, 1)])
+def test_other_sizes(interpreted, length, keys, width, value_width, heads):
+  """Tests other keys than queries, and several blocks of wide heads."""
+  (q, k, v, do), mask = _inputs(length, keys, width, value_width, heads=heads)
+  got = with_gradients(functools.partial(attend, mask=mask))(do, q, k, v)
   _same(got, reference.softmax(q, k, v, mask, do))
   for x in got:  # all keys are masked
     np.testing.assert_array_equal(x[3], 0)
@@ -97,7 +82,7 @@ def test_other_keys_than_queries_and_values_of_another_width(interpreted):
 @pytest.mark.parametrize('keys', (128, 130))
 def test_without_a_mask_padding_takes_no_part(interpreted, keys):
   (q, k, v, do), _ = _inputs(40, keys, 16, 16)
-  got = _with_gradients(attend)(q, k, v, do, None)
+  got = with_gradients(attend)(do, q, k, v)
   _same(got, reference.softmax(q, k, v, np.ones((4, keys), bool), do))
 
 
@@ -130,13 +115,6 @@ def test_blocks_are_even_and_short_of_their_most():
       assert block * count - length < 128 * count
 
 
-@pytest.mark.full
-def test_several_blocks_of_wide_heads(interpreted):
-  (q, k, v, do), mask = _inputs(300, 300, 288, 300, heads=1)
-  got = _with_gradients(attend)(q, k, v, do, mask)
-  _same(got, reference.softmax(q, k, v, mask, do))
-
-
 def test_a_shard_map_that_checks_vma_is_refused():
   mesh = jax.make_mesh(
     (2,), ('data',), axis_types=(AxisType.Auto,), devices=jax.devices()[:2]
@@ -154,7 +132,8 @@ def test_a_shard_map_that_checks_vma_is_refused():
 def test_float32_products_run_at_the_highest_precision(interpreted, dtype):
   """Inspects the program: the interpreter never rounds, a TPU might."""
   (q, k, v, do), mask = _inputs(8, 8, 8, 8, dtype)
-  program = jax.make_jaxpr(_with_gradients(attend))(q, k, v, do, mask)
+  program = jax.make_jaxpr(with_gradients(
+    functools.partial(attend, mask=mask)))(do, q, k, v)
   highest = [high for _, high in at_the_highest(program.jaxpr)]
   assert len(highest) >= 9  # forward 2, keys and values 4, queries 3
   assert all(highest) if dtype == 'float32' else not any(highest)
@@ -167,8 +146,11 @@ def _compiled(target, kernel, shape, keys, value_width, dtype, backward):
   function = functools.partial(kernels.softmax_attention, kernel=kernel)
   shapes = (length, d), (keys, d), (keys, value_width), (length, value_width)
   arrays = [describe((b, n, h, width), dtype) for n, width in shapes]
-  both = _with_gradients(function) if backward else (
-    lambda q, k, v, do, mask: function(q, k, v, mask=mask))  # fmt: skip
+
+  def both(q, k, v, do, mask):
+    run = functools.partial(function, mask=mask)
+    return with_gradients(run)(do, q, k, v) if backward else run(q, k, v)
+
   with kernels.target('tpu'):
     program = jax.jit(both).lower(*arrays, describe((b, keys), bool))
     return program.compile()

@@ -174,25 +174,6 @@ def test_no_scale_is_too_small(scale):
   _close(got, want)
 
 
-@FULL
-@pytest.mark.parametrize('packed', (False, True))
-def test_silu_in_the_kernel_is_silu_outside(packed):
-  """NaN in masked tokens reaches no output and no gradient."""
-  case = Case(70, 2, 48, 'float32', 'ragged', 3)
-  (q, k, v, _), named, _ = errors.operands('lightning', case)
-  arrays = [jnp.stack([q, k, v], axis=2)] if packed else [q, k, v]
-  named['slopes'] = jnp.asarray([0.1, 0.5])
-  attend = (PACKED if packed else FUNCTIONS)['lightning']
-  (out, got), (wanted, want) = (with_cosines(functools.partial(
-    attend, activation='silu', kernel=kernel, **named))(*arrays)
-    for kernel in ('pallas_triton', 'xla'))  # fmt: skip
-  mask = np.asarray(named['mask'])
-  _close(out, wanted)
-  for x, y in zip(got, want, strict=True):
-    assert not np.asarray(x)[~mask].any()
-    _close(np.asarray(x)[mask], np.asarray(y)[mask])
-
-
 @pytest.mark.every(3)
 @pytest.mark.parametrize('width, form, parts', (
   (32, 'packed', 2), (48, 'packed', None), (16, 'plain', None)))

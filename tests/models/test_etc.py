@@ -37,7 +37,7 @@ def _oracle(radius, num_global, k, sharing):
                 xp.einsum('blhd,lshd->bhls', q, a))
         logits = logits + xp.where(pair, dots * q.shape[-1]**-0.5, 0)
         values.append((pair, v))
-    weights = sparse_oracle.softmax_under(
+    weights = mixer_oracle.softmax_under(
         xp, logits, np.broadcast_to(seen & mask[:, None, None, :],
                                     logits.shape))
     o = sum(mixer_oracle.weigh(xp, weights * pair, v) for pair, v in values)
@@ -58,12 +58,3 @@ def test_equals_softmax_with_labels(radius, num_global, k, sharing):
   variables = mixer_oracle.init(mixer, x, mask, noise=0.3)
   mixer_oracle.check(mixer, _oracle(radius, num_global, k, sharing), x, mask,
                      variables=variables)
-
-
-@pytest.mark.parametrize('sharing,projections', [
-    ('all', 3), ('sides', 6), ('none', 10)])
-def test_projections_of_each_kind(sharing, projections):
-  x, mask = mixer_oracle.ragged(20, width=12)
-  params = mixer_oracle.shapes(
-      Mixer(num_heads=2, qkv_width=8, sharing=sharing), x, mask)
-  assert len(params) == projections + 3  # plus labels of both sides, and out

@@ -16,7 +16,7 @@ def _oracle(radius):
     e = own[..., :, None] + other[..., None, :]
     e = xp.where(e > 0, e, 0.2 * e)
     near = sparse_oracle.matrix(x.shape[1], lambda i, j: abs(i - j) <= radius)
-    weights = sparse_oracle.softmax_under(
+    weights = mixer_oracle.softmax_under(
         xp, e, np.broadcast_to(near & mask[:, None, None, :], e.shape))
     o = mixer_oracle.weigh(xp, weights, h).reshape(x.shape) + params['bias']
     return xp.where(o > 0, o, xp.expm1(xp.where(o > 0, 0, o)))

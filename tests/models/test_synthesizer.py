@@ -56,14 +56,6 @@ def test_equals_float64(variant):
       oracle, variant=variant), x, mask)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('variant', ['dense', 'factorised_random'])
-def test_explicit_weights_equal_float64(variant):
-  x, mask = mixer_oracle.ragged(43, 20, 0, width=16)
-  mixer_oracle.check(_mixer(variant, kernel='dense'), functools.partial(
-      oracle, variant=variant), x, mask)
-
-
 def test_numbers_of_parameters():
   """Counts without biases are those of the paper's table 1."""
   x, mask = mixer_oracle.ragged(43, width=16)

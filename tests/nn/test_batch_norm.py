@@ -202,20 +202,3 @@ def test_a_killed_run_resumes_with_its_running_statistics(
       kept['constants'][STATS], fresh)), strict=True):
     assert np.abs(np.asarray(new) - np.asarray(old)).max() > 1e-3
   assert lra.load(whole).evaluate('test')['accuracy'] == result.test.accuracy
-
-
-@pytest.mark.full
-def test_running_statistics_are_means_over_the_groups_of_a_step():
-  """One microbatch and four give equal statistics after a compiled step."""
-  found = []
-  for micro in (8, 2):
-    c = small.config('simpletron', 'listops', batch_size=8,
-                     microbatch_size=micro)
-    c.encoder.update(norm='batch', norm_examples=2, dropout=0.0)
-    p = small.make(c)
-    batch = small.batch(p.objective.task, micro, 24, lead=(8 // micro,))
-    rest = small.batch(p.objective.task, 8, 24, lead=(1,))
-    batch = {k: v.reshape(batch[k].shape) for k, v in rest.items()}
-    state, _ = p.compile_train()(p.init(), batch, p.put_given())
-    found.append(jax.device_get(state.constants))
-  small.assert_close(*found)
