@@ -102,13 +102,3 @@ def test_parts_cover_the_sequence_and_fill_the_device(pairs, chunks):
     if chunks >= 64:
       blocks = pairs * parts
       assert blocks >= 0.75 * min(slots, pairs * chunks // 4)
-
-
-def test_lightning_cuts_only_what_leaves_the_device_empty():
-  assert lightning._parts(128, 32) == 1
-  assert lightning._parts(8, 512) * 8 > 0.9 * hopper_call.SM_COUNT
-  assert lightning._parts(1, 1) == 1
-  for pairs in range(1, 70):
-    parts = lightning._parts(4, pairs)
-    per = -(-pairs // parts)
-    assert (parts - 1) * per < pairs <= parts * per

@@ -9,7 +9,6 @@ import pytest
 
 from lra import kernels
 from lra.kernels import random_bits
-from lra.kernels.softmax import chunked
 from tests.helpers import reference
 from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
@@ -124,15 +123,6 @@ def test_bfloat16(kernel):
   out = jax.jit(attend)(q, k, v)
   want, *_ = reference.softmax(q, k, v, mask, out)
   assert relative_rms(out, want) < 4e-3
-
-
-def test_block_sizes_cover_the_length_with_little_padding():
-  for length in (1, 7, 511, 512, 513, 2001, 4001):
-    size = chunked.block_size(length, 512)
-    blocks = -(-length // size)
-    assert size <= 512 and size % 8 == 0
-    assert blocks == -(-length // 512)
-    assert blocks * size - length < 8 * blocks
 
 
 # Biases by distance.

@@ -11,12 +11,10 @@ import pytest
 from jax.sharding import AxisType
 
 from lra import kernels
-from lra.kernels.softmax import splash
 from tests.helpers import errors, reference
 from tests.helpers.errors import Case, relative_rms
 from tests.helpers.gradients import descriptions, with_gradients
 from tests.helpers.products import at_the_highest
-from tools import hlo
 
 # Covers each length, width, mask and dtype; not all combinations.
 CASES = [
@@ -106,15 +104,6 @@ def test_masked_keys_take_no_part_down_to_the_logit_it_gives_them(
     assert (relative_rms(out, want) < 1e-5) == found
 
 
-def test_blocks_are_even_and_short_of_their_most():
-  for width in (64, 512):
-    for length in (1, 128, 129, 512, 513, 2001, 4001, 16384):
-      block = splash.block_size(length, width)
-      count = -(-length // block)
-      assert block % 128 == 0 and block <= (512 if width == 64 else 256)
-      assert block * count - length < 128 * count
-
-
 def test_a_shard_map_that_checks_vma_is_refused():
   mesh = jax.make_mesh(
     (2,), ('data',), axis_types=(AxisType.Auto,), devices=jax.devices()[:2]
@@ -188,40 +177,6 @@ def test_it_compiles_for_tpus_and_keeps_no_weights(
   assert calls == (3 if backward else 1)
   if shape[1] >= 1024:  # else the operands are as large as the weights
     assert not _weights(program, shape, keys)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'kernel, copied, target, width',
-  [
-    ('splash', False, 'v5e', 64),
-    ('splash', False, 'v6e', 128),
-    ('chunked', True, 'v6e', 128),
-  ],
-)
-def test_projections_write_what_it_reads(kernel, copied, target, width):
-  """The splash kernel reads projections without copies; `chunked` copies."""
-  describe = descriptions(target)
-
-  def layer(x, weights, last, mask):
-    q, k, v = (jnp.einsum('bld,dhe->blhe', x, w) for w in weights)
-    out = kernels.softmax_attention(q, k, v, mask=mask, kernel=kernel)
-    return jnp.einsum('blhe,hed->bld', out, last)
-
-  dtype = jnp.bfloat16
-  weights = [describe((512, 4, width), dtype)] * 3
-  x, mask = describe((8, 4096, 512), dtype), describe((8, 4096), bool)
-  last = describe((4, width, 512), dtype)
-  with kernels.target('tpu'):
-    program = jax.jit(layer).lower(x, weights, last, mask)
-  computations, entry = hlo.parse(program.compile().as_text())
-  copies = [
-    o.shape
-    for o in computations[entry]
-    if o.op in ('copy', 'transpose')
-    and hlo.size(o.shape.replace('S(1)', '')) >= 8 * 4096 * 4 * width * 2
-  ]
-  assert bool(copies) == copied
 
 
 @pytest.mark.full

@@ -55,14 +55,6 @@ def test_few_blocks_leave_fewer_random_ones():
   assert [set(row) for row in rows] == [{2, 3}, {3, -1}, {-1}, {1, -1}]
 
 
-def test_graph_is_fixed_by_the_seed_and_differs_between_heads_and_layers():
-  assert (tables(SMALL(), 200) == tables(SMALL(), 200)).all()
-  assert (tables(SMALL(), 200) != tables(SMALL(pattern_seed=1), 200)).any()
-  assert (tables(SMALL(), 200)[0] != tables(SMALL(), 200)[1]).any()
-
-  assert (tables(SMALL(), 200) != tables(SMALL(layer=1), 200)).any()
-
-
 def test_the_graph_of_a_layer_is_that_of_the_first_records():
   """Random blocks are seeded by the layer's name, as in the first records."""
   for layer in (0, 3):

@@ -130,24 +130,6 @@ def test_two_devices_equal_one(mesh, options):
         _step(8, **options))
 
 
-def test_both_documents_of_a_pair_count():
-  """The statistics of a retrieval batch are those of all its documents."""
-  c = small.config('transformer', 'retrieval')
-  c.encoder.update(norm='batch', num_layers=1, dropout=0.0, pooling='mean',
-                   positions='none', norm_momentum=0.0)
-  p = small.make(c)
-  params = small.random_params(p)
-  tokens = small.batch(p.objective.task, 4, 24)['tokens']
-  constants = jax.tree.map(jnp.ones_like, p.state_shape.constants)
-  _, new = jax.jit(lambda params: p.model.apply(
-      {'params': params, **constants}, tokens, train=True, mutable=[STATS]))(
-          params)
-  embedded = np.float64(params['encoder']['embedding']['embedding'])[
-      tokens[tokens > 0]]
-  small.assert_close(new[STATS]['encoder']['block_0']['norm_mixer'], {
-      'mean': embedded.mean(0), 'var': embedded.var(0)})
-
-
 @pytest.mark.parametrize('changes, words', [
     ({'train.microbatch_size': 4}, ['microbatch_size=4', 'norm_examples']),
     ({'encoder.norm_examples': 3}, ['norm_examples=3', 'batch_size=8']),

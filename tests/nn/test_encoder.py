@@ -278,14 +278,6 @@ def test_a_convolution_is_before_each_mixer_where_it_is_asked_for():
   assert names[1] - names[0] == {'encoder/block_0/conv/kernel'}
 
 
-@pytest.mark.parametrize('batch, length, more', [
-    (32, 2001, 0), (4, 2001, 7), (4, 2000, 0), (1, 65537, 7), (2, 4001, 7)])
-def test_rows_of_products_on_a_gpu_are_a_multiple_of_8(batch, length, more):
-  assert encoder.filling(batch, length) == 0  # on a CPU
-  with kernels.target('gpu'):
-    assert encoder.filling(batch, length) == more
-
-
 @pytest.mark.full
 @pytest.mark.parametrize('model, pooling, masks', [
     ('linear_transformer', 'cls', True), ('simpletron', 'mean', False),
