@@ -14,14 +14,9 @@ def logits(params, tokens, encoder, positions, *, mask_padding=True,
            drop=lambda site, x: x):
   """Returns logits [B, C] of token ids [B, L], or of pairs [B, 2, L].
 
-  Args:
-    params: parameters of the model, float64.
-    tokens: integer ids, 0 is padding.
-    encoder: `config.encoder`.
-    positions: position table [L, D], or [L + 1, D] if CLS has a position; not
-      used if positions are learned.
-    mask_padding: whether attention masks padding.
-    drop: function (name of a place, array) -> array, which applies dropout.
+  `encoder` is `config.encoder`. The table of positions, [L, D] or with CLS
+  [L + 1, D], is not used if positions are learned. `drop(name of a place,
+  array)` applies dropout.
   """
   flat = tokens.reshape(-1, tokens.shape[-1])
   x = encode(params['encoder'], flat, encoder, positions, mask_padding, drop)
