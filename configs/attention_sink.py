@@ -1,7 +1,6 @@
 """Attention sinks (arXiv 2309.17453): a window and the first tokens.
 
-The window is that of configs/sliding_window.py. With CLS pooling the CLS token
-sees only its neighbours; to use the whole sequence add
+With CLS pooling, CLS sees only its neighbours: see
 --config.encoder.pooling=mean.
 """
 

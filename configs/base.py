@@ -43,10 +43,6 @@ def get_config(arg: str = '', model: str = '') -> ml_collections.ConfigDict:
     model: a file of lra/models. `config.model` gets all arguments of its mixer:
       the protocol's value of an argument, else the mixer's default. Without a
       model the file sets `config.model.name` and the arguments itself.
-
-  Raises:
-    UserError: no task, an unknown task, option, protocol or model, or a field
-      that the protocol does not set.
   """
   task, protocol, phase = _parse(arg)
   config = _make(task, protocol)
@@ -60,12 +56,8 @@ def of(model: str, *, pooling: str = '', without: tuple[str, ...] = (),
        **arguments) -> Callable[..., ml_collections.ConfigDict]:
   """Returns `get_config` of a model's config file, a function of `arg`.
 
-  Args:
-    model: see `get_config`.
-    pooling: `config.encoder.pooling`; '' leaves the protocol's.
-    without: arguments of the mixer that the config leaves out.
-    **arguments: other arguments of the mixer: a value, or a function of the
-      config so far.
+  Arguments of the mixer are values, or functions of the config so far; those in
+  `without` are left out. '' leaves the protocol's pooling.
   """
   def made(arg=''):
     config = get_config(arg, model)
@@ -176,9 +168,6 @@ def settings(task: str, protocol: str) -> dict[str, Any]:
   """Returns a protocol's settings for a task: {dotted field: value}.
 
   The name of the model is left out.
-
-  Raises:
-    UserError: there is no such protocol, or it does not know the task.
   """
   if protocol not in PROTOCOLS:
     raise UserError(
@@ -198,11 +187,8 @@ def argument(config, name: str):
 def derived(function: Callable, *values) -> FieldReference:
   """Returns a reference to `function(*values)`, computed when it is read.
 
-  A field with this value follows its references until the field itself is set.
-
-  Args:
-    function: function of plain values; the type of its result must not change.
-    values: references, for example `config.get_ref(name)`, or plain values.
+  Values are references, for example `config.get_ref(name)`, or plain. The type
+  of the result must not change.
   """
   now = [v.get() if isinstance(v, FieldReference) else v for v in values]
   return FieldReference(
@@ -228,10 +214,9 @@ def head_width(config) -> FieldReference:
 
 
 def by_size(config, full: int, *, mini: int):
-  """Returns a size of blocks, windows or summaries, smaller on a mini task.
+  """Returns a size of blocks, windows or summaries: `mini` on a mini task.
 
-  That of a mini task, `mini`, is at most half the number of tokens, so that a
-  pattern stays sparse on the shortest task.
+  There it is at most half the number of tokens, so that a pattern stays sparse.
   """
   if not tasks.get(config.task).mini:
     return full

@@ -1,7 +1,6 @@
 """BigBird (arXiv 2007.14062): neighbouring, global and random blocks of keys.
 
-Blocks as in the paper's base model (appendix E) and the Long Range Arena
-release.
+Blocks as in the paper's base model (appendix E) and the LRA release.
 """
 
 from lra.configs import base

@@ -1,8 +1,7 @@
 """Compressive Transformer (arXiv 1911.05507): older segments as summaries.
 
-The first position of a causal model sees only itself, so sequences are pooled
-over their tokens and not read from CLS. If the protocol reads CLS, the result
-gets a separate row and is recorded only with --record.
+Sequences are pooled over their tokens, because the first position of a causal
+model sees only itself. A protocol that reads CLS gives it a separate row.
 """
 
 import math

@@ -1,7 +1,6 @@
 """cosFormer (arXiv 2202.08791): ReLU features, faded by a cosine of distance.
 
-The authors' laboratory published other settings for Long Range Arena
-(OpenNLPLab/lra).
+The authors published other settings for Long Range Arena (OpenNLPLab/lra).
 """
 
 from lra.configs import base

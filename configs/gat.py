@@ -1,7 +1,6 @@
 """Graph attention (arXiv 1710.10903) on the chain of tokens.
 
-The neighbours are those of configs/sliding_window.py. With CLS pooling the CLS
-token sees only its neighbours; to use the whole sequence add
+With CLS pooling, CLS sees only its neighbours: see
 --config.encoder.pooling=mean.
 """
 

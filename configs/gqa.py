@@ -1,7 +1,6 @@
 """Grouped-query attention (arXiv 2305.13245): heads share keys and values.
 
-To change the number: --config.model.num_kv_heads=1. The paper has 64 heads in
-groups of eight.
+The paper has 64 heads in groups of eight.
 """
 
 from lra.configs import base

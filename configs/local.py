@@ -1,8 +1,7 @@
 """Local (arXiv 2011.04006): softmax attention within blocks of 50 tokens.
 
-Blocks have the size of the Long Range Arena release. With CLS pooling the CLS
-token sees only its own block; to use the whole sequence add
---config.encoder.pooling=mean.
+Blocks of the Long Range Arena release. With CLS pooling, CLS sees only its own:
+see --config.encoder.pooling=mean.
 """
 
 from lra.configs import base

@@ -1,7 +1,6 @@
 """Longformer (arXiv 2004.05150): a window of 512 and a global CLS token.
 
-The window is that of the paper (section 3.1 and table 12) and of the Long Range
-Arena release. The global token is CLS, or the first token without CLS pooling.
+The paper's window (section 3.1 and table 12) and that of the LRA release.
 """
 
 from lra.configs import base

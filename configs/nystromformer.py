@@ -1,7 +1,6 @@
 """Nystromformer (arXiv 2102.03902): softmax attention through landmarks.
 
-As in the released code for Long Range Arena, which also has settings of 32, 128
-and 256 landmarks.
+As in the released code for LRA, which also has 32, 128 and 256 landmarks.
 """
 
 from lra.configs import base

@@ -1,8 +1,7 @@
 """Performer (arXiv 2009.14794): softmax attention from random features.
 
-The defaults of the authors' code. Nystromformer's release divides queries and
-keys by Dh^(1/4) twice. The Long Range Arena release has exponential features on
-ListOps alone, 2 of them; elsewhere its features are not random.
+The defaults of the authors' code. The Long Range Arena release has exponential
+features on ListOps alone, 2 of them; elsewhere its features are not random.
 """
 
 from lra.configs import base

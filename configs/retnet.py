@@ -1,7 +1,6 @@
 """RetNet (arXiv 2307.08621): linear attention with fixed decays and rotation.
 
-`value_width` equal to the width makes a layer about as large as one of the
-Transformer.
+With `value_width` = D a layer is about as large as the Transformer's.
 """
 
 from lra.configs import base

@@ -1,7 +1,6 @@
 """Sinkhorn (arXiv 2002.11296): own block and one sorted block.
 
-Blocks as in the Long Range Arena release. The sorting network is as wide as a
-head, which keeps the number of parameters near the Transformer's.
+Blocks as in the LRA release. The sorting network is as wide as a head.
 """
 
 from lra.configs import base

@@ -1,7 +1,6 @@
 """Sliding window (arXiv 2004.05150): neighbours on both sides.
 
-256 neighbours on either side, Longformer's window of 512. With CLS pooling the
-CLS token sees only its neighbours; to use the whole sequence add
+Longformer's window of 512. With CLS pooling, CLS sees only its neighbours: see
 --config.encoder.pooling=mean.
 """
 

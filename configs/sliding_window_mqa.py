@@ -1,7 +1,6 @@
 """Sliding window, multi-query (arXiv 1911.02150): one key-value head.
 
-The window is that of configs/sliding_window.py. With CLS pooling the CLS token
-sees only its neighbours; to use the whole sequence add
+With CLS pooling, CLS sees only its neighbours: see
 --config.encoder.pooling=mean.
 """
 

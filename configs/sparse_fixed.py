@@ -1,8 +1,7 @@
 """Sparse Transformer, fixed (arXiv 1904.10509): blocks and their summaries.
 
 The paper takes summaries of 8 to 32 positions in blocks of 128 and 256 (section
-4.3). The Long Range Arena release has 32 in blocks of 128, causal; its CLS
-token is global, and so it is with `protocol=lra`.
+4.3). The Long Range Arena release has 32 in blocks of 128, causal.
 """
 
 from lra.configs import base

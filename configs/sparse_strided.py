@@ -1,7 +1,6 @@
 """Sparse Transformer, strided (arXiv 1904.10509): near, and in strides.
 
-The paper takes "a stride close to sqrt(n)" (section 4.3). The Long Range Arena
-release has only the fixed pattern; as there, CLS is global with `protocol=lra`.
+The paper takes "a stride close to sqrt(n)" (section 4.3).
 """
 
 from lra.configs import base

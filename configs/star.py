@@ -1,7 +1,6 @@
 """Star Attention (arXiv 2411.17116): each block also sees the first block.
 
-The paper's sequences and blocks are far longer. The query token is CLS, or the
-first token without CLS.
+The paper's sequences and blocks are far longer.
 """
 
 from lra.configs import base

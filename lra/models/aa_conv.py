@@ -1,10 +1,7 @@
 """Attention-augmented convolution: some channels attended, the rest convolved.
 
-Of the output's D channels, `value_share` come from softmax attention with its
-own output projection, the rest from an ordinary convolution of the input. The
-widths of a head are rounded, to at least one channel. The paper gives each head
-at least 20 key channels, and relative positions of images. Padded inputs of the
-convolution count as zero, like positions beyond both ends.
+Widths of a head are rounded, to at least one channel; the paper gives each head
+at least 20 key channels, and relative positions of images.
 
 Equation: [conv_K(X), softmax(Q K^T / sqrt(dk / H)) V per head, projected],
   K x D x (1 - v) D weights in conv, dk = k D channels in Q, v D in V

@@ -1,9 +1,8 @@
 """Additive attention: queries and keys are added, not multiplied.
 
-The logit of a pair is a learned weighted sum of tanh(query + key), with weights
-for each head. Keys are processed in tiles, and the backward pass recomputes the
-logits of a tile. Each pair and head costs Dh divisions. The paper has a single
-query, the decoder's state; here every token is a query.
+Keys are processed in tiles, and the backward pass recomputes the logits of a
+tile. The paper has a single query, the decoder's state; here every token is a
+query.
 
 Equation: softmax_j(w_h . tanh(q_i + k_j)) v_j per head h, then an output
   projection. Computed with tanh(x) = 1 - 2 r, r = 1 / (1 + exp(2q) exp(2k)):

@@ -1,15 +1,12 @@
 """BigBird: neighbouring, global and random blocks of keys.
 
-This is the internal construction (no added tokens). A query sees its own block
-and `window_blocks` // 2 on either side, the first `global_blocks` blocks, which
-see everything, and `random_blocks` others. The authors' code and the LRA
-release make the first and the last block global; in LRA the last block is
+This is the internal construction (no added tokens). The authors' code and the
+LRA release make the first and the last block global; in LRA the last block is
 nearly always padding.
 
-Random blocks differ between heads and layers. They are drawn once, from
-`pattern_seed` and the layer, among all blocks of the padded sequence: another
-padded length gives other blocks, although padding is never attended to.
-Sequences with padding cut off keep the blocks of the uncut ones.
+Random blocks differ between heads and layers. They are drawn once, among all
+blocks of the padded sequence: another padded length gives other blocks.
+Sequences with padding cut off keep those of the uncut ones.
 
 Equation: softmax over { j : block(j) in window, global or random blocks of
   block(i) } of q_i k_j / sqrt(Dh); all j if block(i) is global
@@ -30,17 +27,16 @@ ABOUT = About('sparse', 'O(L b (w + g + r) D) for blocks of b',
 
 
 class Mixer(PatternMixer):
-  block_size: int = fields.argument(
-      64, 'Number of positions in a block.', low=1, high=fields.MANY)
-  window_blocks: int = fields.argument(
+  block_size: int = fields.count(64, 'Number of positions in a block.')
+  window_blocks: int = fields.count(
       3, "Number of blocks in the window; must be odd, since the query's own "
-      "block is in the middle.", low=1, high=fields.MANY)
-  global_blocks: int = fields.argument(
+      'block is in the middle.')
+  global_blocks: int = fields.count(
       2, 'Number of first blocks that see all blocks and that all blocks see.',
-      low=0, high=fields.MANY)
-  random_blocks: int = fields.argument(
+      low=0)
+  random_blocks: int = fields.count(
       3, 'Number of random blocks that each query block sees, in each head.',
-      low=0, high=fields.MANY)
+      low=0)
   pattern_seed: int = fields.argument(
       0, 'Seed of the random graph.', low=0, high=fields.COUNT)
   layer: int = 0

@@ -1,17 +1,14 @@
 """Compressive Transformer: own segment, the one before, older ones compressed.
 
 A query sees its own segment up to itself, the whole segment before it, and
-summaries of the `memory_segments` segments before both. A summary compresses
-`rate` inputs and is projected to keys and values like any input. It is masked
-unless one of its inputs is a token. Padding counts as zero in a convolution;
+summaries of the `memory_segments` segments before both. A summary is projected
+to keys and values like any input. Padding counts as zero in a convolution;
 means and maxima leave it out.
 
-All memories come from the layer's own input of the same sequence, so segments
-are computed in parallel, and gradients reach the inputs of summaries. The
-paper's memories outlive a training step; it stops these gradients and trains
-the convolution by a loss of its own. Its dilated convolutions, most used
-memories and relative positions are left out. The mixer is causal, as in the
-paper; CLS pooling is refused.
+All memories come from the layer's own input of the same sequence, and gradients
+reach them. The paper's memories outlive a training step; it stops these
+gradients and trains the convolution by a loss of its own. Its dilated
+convolutions, most used memories and relative positions are left out.
 
 Equation: softmax over { j <= i in the segment of i or the one before } and the
   summaries of the R segments before these, of q_i k / sqrt(Dh);
@@ -26,6 +23,7 @@ import jax.numpy as jnp
 from lra.core.errors import UserError
 from lra.models import About
 from lra.nn import partials
+from lra.nn.arrays import cut
 from lra.nn.block_sparse import neighbours
 from lra.nn.contraction import Dense
 from lra.nn.mixer import HeadMixer, MixerTraits
@@ -35,16 +33,14 @@ ABOUT = About('sparse', 'O(L (S + R S / c) D)')
 
 
 class Mixer(HeadMixer):
-  segment_size: int = fields.argument(
+  segment_size: int = fields.count(
       128, 'Number of positions in a segment, S, and in its uncompressed '
-      'memory. A sequence of up to S tokens is one segment.', low=1,
-      high=fields.MANY)
+      'memory. A sequence of up to S tokens is one segment.')
   memory_segments: int = fields.argument(
-      4, "Number of older segments whose summaries a segment sees, R. 0 gives "
+      4, 'Number of older segments whose summaries a segment sees, R. 0 gives '
       "Transformer-XL's attention.", low=0, high=1024)
-  rate: int = fields.argument(
-      4, 'Number of positions that one summary stands for, c; must divide S.',
-      low=1, high=fields.MANY)
+  rate: int = fields.count(
+      4, 'Number of positions that one summary stands for, c; must divide S.')
   compression: str = fields.argument(
       'convolution', 'How a summary is computed from its positions.',
       choices=('convolution', 'mean', 'max'))
@@ -114,18 +110,18 @@ def _attend(blocks, old, size, reach):
   def one_head(now, past):
     q_BxPxDh, k_BxPxDh, v_BxPxDh = now
     parts = [partials.partial_softmax(
-        _split(q_BxPxDh, size), *(neighbours(_split(y, size), (-1, 0))
-                                  for y in (k_BxPxDh, v_BxPxDh)),
-        scale=width**-0.5, bias=partials.forbid(before_1x1xSx2S & neighbours(
-            _split(mask_BxP, size), (-1, 0))[:, :, None]))]
+        cut(q_BxPxDh, size), *(neighbours(cut(y, size), (-1, 0))
+                               for y in (k_BxPxDh, v_BxPxDh)),
+        bias=partials.forbid(before_1x1xSx2S & neighbours(
+            cut(mask_BxP, size), (-1, 0))[:, :, None]))]
     if old is not None:
       some = old[2].shape[1] * size // length  # summaries per segment
       offsets = tuple(range(-reach - 1, -1))
       parts.append(partials.partial_softmax(
-          _split(q_BxPxDh, size), *(neighbours(_split(y, some), offsets)
-                                    for y in past),
-          scale=width**-0.5, bias=partials.forbid(
-              neighbours(_split(old[2], some), offsets)[:, :, None])))
+          cut(q_BxPxDh, size), *(neighbours(cut(y, some), offsets)
+                                 for y in past),
+          bias=partials.forbid(
+              neighbours(cut(old[2], some), offsets)[:, :, None])))
     o_BxNxSxDh = partials.normalise(partials.merge(parts))
     return o_BxNxSxDh.reshape(batch, length, width).astype(v_BxPxDh.dtype)
 
@@ -136,8 +132,3 @@ def _attend(blocks, old, size, reach):
       () if old is None else tuple(jnp.moveaxis(y, 2, 0) for y in old[:2]),
       num_logits=batch * heads * length * num_keys)
   return jnp.moveaxis(o_HxBxPxDh, 0, 2)
-
-
-def _split(x_BxP, size):
-  """Cuts into segments, [B, P, ...] -> [B, N, size, ...]."""
-  return x_BxP.reshape(len(x_BxP), -1, size, *x_BxP.shape[2:])

@@ -1,12 +1,10 @@
 """Conformer: self-attention, then a convolution of gated features.
 
-Joins the two middle modules of the paper's block in one mixer. The paper has
-half an MLP before these modules and half after them ("macaron"), and relative
-positions. The convolution reads the normalised input plus the attention's
-output; the paper adds the output to the unnormalised input. A layer norm
-replaces the paper's batch norm, whose statistics would mix the examples of a
-microbatch and count padding. Padded positions are zeroed before the
-convolution.
+Joins the two middle modules of the paper's block in one mixer, without its half
+MLPs ("macaron") and relative positions. The convolution reads the normalised
+input plus the attention's output; the paper adds the output to the unnormalised
+input. A layer norm replaces the batch norm, which would mix examples and count
+padding.
 
 Equation: A + P2 swish(LayerNorm(conv_K(glu(P1 LayerNorm(X + A))))),
   A = softmax(Q K^T / sqrt(Dh)) V Wo, glu([a, b]) = a sigmoid(b)

@@ -1,9 +1,8 @@
 """ConvMixer: a depth-wise convolution over positions, GELU and a norm.
 
-This is the half of the paper's layer that mixes positions, in one dimension;
-the encoder's MLP replaces the pointwise convolution. A layer norm replaces the
-batch norm, which would mix examples and count padding. Padded inputs count as
-zero, like positions beyond both ends.
+The encoder's MLP replaces the paper's pointwise convolution. A layer norm
+replaces the batch norm, which would mix examples and count padding. Padded
+inputs count as zero, like positions beyond both ends.
 
 Equation: LayerNorm(gelu(conv_K(X) + b)), each channel its own K weights
 Source: Trockman and Kolter 2022, arXiv 2201.09792, section 2

@@ -1,10 +1,9 @@
 """cosFormer: ReLU features, with weights that fade with distance as a cosine.
 
 Since cos(a - b) = cos a cos b + sin a sin b, the weight of two positions is a
-dot product of features. N sets how fast weights fade. It is the padded length,
-even if `config.train.lengths` cuts padding off. A query whose dot products with
-all keys are 0 gets 0. The normaliser has 1e-6 added; the released code clips it
-from below instead, and also has a causal form.
+dot product of features. N is the padded length, even if `config.train.lengths`
+cuts padding off. The normaliser has 1e-6 added; the released code clips it from
+below instead, and also has a causal form.
 
 Equation: sum_j w_ij v_j / sum_j w_ij,
   w_ij = relu(q_i) . relu(k_j) cos(pi/2 (i - j) / N)

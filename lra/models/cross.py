@@ -1,10 +1,8 @@
 """Cross attention: learned latents read the sequence and write back to it.
 
-Each of M latents reads all tokens, then each token reads all latents; tokens
-see each other only through latents. This is the induced attention of Set
-Transformers without its inner MLP, norms and residual sum. Keys and values of
-the latents are projected per head. A Perceiver reads in the same way but does
-not write back.
+Tokens see each other only through M latents. This is the induced attention of
+Set Transformers without its inner MLP, norms and residual sum; a Perceiver
+reads in the same way but does not write back.
 
 Equation: Z' = softmax(Z (X Wk)^T / sqrt(Dh)) X Wv,
   softmax(X Wq (Z' Wk')^T / sqrt(Dh)) Z' Wv' per head, then an output
@@ -26,8 +24,7 @@ ABOUT = About('low-rank', 'O(L M D) time, O(L) memory',
 
 
 class Mixer(SoftmaxMixer):
-  num_latents: int = fields.argument(
-      64, 'Number of latents, M.', low=1, high=fields.MANY)
+  num_latents: int = fields.count(64, 'Number of latents, M.')
 
   def state_size(self, width: int) -> int:
     return self.num_latents * self.qkv_width

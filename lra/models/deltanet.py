@@ -1,10 +1,7 @@
 """DeltaNet: linear attention that replaces what a key held before.
 
-For each token, a step reads the value that the state holds for its key, and
-moves it towards the new value by a share beta. `negative_eigenvalues` doubles
-beta: a step can then reverse a direction, which state tracking such as parity
-needs. The bidirectional form is not in the paper. Keys and values are D wide by
-default.
+For each token, a step moves the value that the state holds for its key towards
+the new value, by a share beta. The bidirectional form is not in the paper.
 
 Equation: S_t = S_(t-1) + beta_t k_t^T (v_t - k_t S_(t-1)), o_t = q_t S_t /
   sqrt(N), q, k = SiLU(conv_4(W x)) / length, v = SiLU(conv_4(W x)),

@@ -1,11 +1,9 @@
 """DeltaProduct: several steps of the delta rule for each token.
 
-A token makes `householder` steps, each with its own key, value and beta; its
-transition is a product of that many generalised Householder matrices. The state
+Each of a token's `householder` steps has its own key, value and beta. The state
 decays before the first step unless `forget` is False, and the token reads it
-after the last step. Betas lie between 0 and 2 by default. In each step, keys
-are 3/4 D wide and values 3/2 D, as in the authors' code. The bidirectional form
-is not in the paper.
+after the last. In each step, keys are 3/4 D wide and values 3/2 D, as in the
+authors' code. The bidirectional form is not in the paper.
 
 Equation: S_(t,0) = alpha_t S_(t-1,n), S_(t,i) = S_(t,i-1) + beta_(t,i)
   k_(t,i)^T (v_(t,i) - k_(t,i) S_(t,i-1)) for i = 1 ... n, o_t = q_t S_(t,n) /
@@ -38,14 +36,10 @@ class Mixer(gated_deltanet.Mixer):
     return super().log_decay(x_BxLxD) if self.forget else None
 
   def operands(self, q, k, v, beta, log_decay, reverse):
-    """Returns the arguments with n positions per token, [B, L n, H, ...]."""
     first, last = (-1, 0) if reverse else (0, -1)
 
     def apart(y):
-      """Gives each step a position: [B, L, n H, ...] -> [B, L n, H, ...].
-
-      In reverse, the steps of a token are reversed too.
-      """
+      """Gives each step a position: [B, L, n H, ...] -> [B, L n, H, ...]."""
       y = y.reshape(*y.shape[:2], self.steps, self.num_heads, *y.shape[3:])
       y = jnp.flip(y, 2) if reverse else y
       return y.reshape(y.shape[0], -1, *y.shape[3:])

@@ -1,9 +1,8 @@
 """Differential attention: a second softmax is subtracted from the first.
 
-Each head has two softmaxes, and its values are twice as wide as its queries.
-The H heads here are H / 2 of the paper's, so that all sizes equal the
-Transformer's; H must be even. The paper is causal; here both softmaxes see all
-tokens. The released code rotates queries and keys: set `rotary`.
+The H heads here are H / 2 of the paper's, with values twice as wide, so that
+all sizes equal the Transformer's. The paper is causal; here both softmaxes see
+all tokens. The released code has `rotary`.
 
 Equation: (softmax(Q1 K1^T / sqrt(Dh)) - lambda softmax(Q2 K2^T / sqrt(Dh))) V,
   lambda = exp(a1 . b1) - exp(a2 . b2) + l, l = 0.8 - 0.6 exp(-0.3 (layer - 1))

@@ -1,12 +1,10 @@
 """DuoAttention: each head mixes full attention with sinks and a window.
 
-A learned gate per head weighs full attention against streaming attention, which
-sees a window and the first tokens. The paper trains only the gates, in a
-finished model with a penalty on their sum, and then makes each head one kind or
-the other. Here gates are trained with the model and stay mixed, so the cost is
-quadratic in L. Gates are sigmoids that start at 1/2; in the authors' code they
-start at 1 and are clipped. The window looks both ways; in the authors' code it
-looks back. The paper's models rotate queries and keys: set `rotary`.
+The paper trains only the gates, in a finished model with a penalty on their
+sum, and then makes each head one kind or the other. Here gates are trained with
+the model and stay mixed. They are sigmoids that start at 1/2; in the authors'
+code they start at 1 and are clipped. The window looks both ways; in the
+authors' code it looks back. The paper's models have `rotary`.
 
 Equation: alpha_h softmax(Q K^T / sqrt(Dh)) V + (1 - alpha_h) softmax over
   { j : |i - j| <= w or j < s } of q_i k_j / sqrt(Dh), alpha_h = sigmoid(g_h)
@@ -28,12 +26,12 @@ ABOUT = About('dense', 'O(L^2 D) time; O(L^2) memory dense, else O(L w)',
 
 
 class Mixer(RotaryMixer, SoftmaxMixer):
-  radius: int = fields.argument(
+  radius: int = fields.count(
       256, 'Number of positions that streaming attention sees on either side, '
-      'w.', low=0, high=fields.MANY)
-  num_sinks: int = fields.argument(
+      'w.', low=0)
+  num_sinks: int = fields.count(
       4, 'Number of first positions that streaming attention sees too, s.',
-      low=0, high=fields.MANY)
+      low=0)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
     return (sliding_window(

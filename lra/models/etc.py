@@ -1,16 +1,14 @@
 """ETC: a window with relative positions, and global tokens, in four pieces.
 
-The first `num_global` tokens are the global input, all others the long input.
 Long tokens see the long tokens in their window and all global tokens; global
-tokens see everything. This makes four pieces of attention, from long or global
-queries to long or global keys. Each key adds a learned vector for its relation
-to the query: between tokens of one kind for the distance, clipped at k, else
-one vector. The paper adds global tokens to the input, for example one per
-sentence; here the first tokens are global.
+tokens see everything. Each key adds a learned vector for its relation to the
+query: between tokens of one kind for the distance, clipped at k, else one
+vector. The paper adds global tokens to the input, for example one per sentence;
+here the first tokens are global.
 
-All pieces share the output projection. The authors' code has `sharing` sides,
-adds a learned number for each relation and head to the logits, and starts the
-vectors with a standard deviation of 0.5; here it is 0.02.
+The authors' code has `sharing` sides, adds a learned number for each relation
+and head to the logits, and starts the vectors with a standard deviation of 0.5;
+here it is 0.02.
 
 Equation: softmax over { j : |i - j| <= r or j global } of
   q_i (k_j + a_ij) / sqrt(Dh), all j if i is global; a_ij = a_clip(j - i, k)
@@ -25,7 +23,13 @@ import numpy as np
 
 from lra.models import About
 from lra.nn import layers, partials
-from lra.nn.block_sparse import Heads, from_blocks, neighbours, to_blocks
+from lra.nn.block_sparse import (
+  Heads,
+  from_blocks,
+  neighbours,
+  to_blocks,
+  window,
+)
 from lra.nn.mixer import HeadMixer
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
@@ -37,15 +41,14 @@ PIECES = (('long', 'long'), ('long', 'global'),
 
 
 class Mixer(HeadMixer):
-  radius: int = fields.argument(
+  radius: int = fields.count(
       84, 'Number of positions that a long token sees on either side, r.',
-      low=0, high=fields.MANY)
-  num_global: int = fields.argument(
-      1, 'Number of first tokens that form the global input.', low=0,
-      high=fields.MANY)
-  max_distance: int = fields.argument(
+      low=0)
+  num_global: int = fields.count(
+      1, 'Number of first tokens that form the global input.', low=0)
+  max_distance: int = fields.count(
       12, 'Largest distance with a vector of its own, k; larger distances '
-      'share that vector.', low=0, high=fields.MANY)
+      'share that vector.', low=0)
   sharing: str = fields.argument(
       'all', 'Which of the four pieces of attention share projections: `all`, '
       '`sides` (the pieces of one kind of query) or `none`.',
@@ -128,15 +131,11 @@ def _scores(q, labels_VxDh):
       '...d,vd->...v', q, labels_VxDh, preferred_element_type=jnp.float32)
 
 
-def _attend(qkv, bias) -> partials.Partial:
-  return partials.partial_softmax(
-      *qkv, scale=qkv.q.shape[-1]**-0.5, bias=bias)
-
-
 def _other(qkv, labels_VxDh, mask_K):
   """Attends to keys of the other side, which all have the last label."""
   score_Qx1 = _scores(qkv.q, labels_VxDh[-1:])
-  return _attend(qkv, score_Qx1 + partials.forbid(mask_K)[None])
+  return partials.partial_softmax(
+      *qkv, bias=score_Qx1 + partials.forbid(mask_K)[None])
 
 
 def _globals(qkv, labels_VxDh, mask_M):
@@ -144,20 +143,19 @@ def _globals(qkv, labels_VxDh, mask_M):
   label_MxM = np.clip(i - i[:, None], -k, k) + k
   score_MxM = jnp.take_along_axis(
       _scores(qkv.q, labels_VxDh), label_MxM, -1)
-  return _attend(qkv, score_MxM + partials.forbid(mask_M)[None])
+  return partials.partial_softmax(
+      *qkv, bias=score_MxM + partials.forbid(mask_M)[None])
 
 
 def _window(qkv, labels_VxDh, mask_L, radius):
   pattern = sliding_window(radius)
-  offsets, block = pattern.fitting_offsets(len(mask_L)), pattern.block
-  q, k, v, mask = (to_blocks(x, block) for x in (*qkv, mask_L))
-  i = np.arange(block)
-  apart_IxK = np.concatenate([i + o * block for o in offsets]) - i[:, None]
+  offsets, apart_IxK = window(pattern, len(mask_L))
+  q, k, v, mask = (to_blocks(x, pattern.block) for x in (*qkv, mask_L))
   allowed_ExNxIxK = neighbours(mask, offsets)[:, :, None] & (
       np.abs(apart_IxK) <= radius)[None, None]
-  part = _attend(
-      Heads(q, neighbours(k, offsets), neighbours(v, offsets)),
-      _by_distance(_scores(q, labels_VxDh), apart_IxK) +
+  part = partials.partial_softmax(
+      q, neighbours(k, offsets), neighbours(v, offsets),
+      bias=_by_distance(_scores(q, labels_VxDh), apart_IxK) +
       partials.forbid(allowed_ExNxIxK))
   return jax.tree.map(lambda x: from_blocks(x, len(mask_L)), part)
 

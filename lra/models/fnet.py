@@ -3,12 +3,8 @@
 The mixer has no parameters. Padded inputs are zeroed, so outputs depend on the
 padded length, even if `config.train.lengths` cuts padding off, but not on the
 content of padding. The paper does not scale the sums, and its norm comes after
-the residual sum. `orthonormal` divides by sqrt(L D); otherwise the first
-layer's output would be far larger than the embeddings.
-
-`jnp.fft` takes a small part of the time of matmuls with matrices of sines and
-cosines. The input is real, so only half of the channels' frequencies are
-computed. The other half equal them at the opposite position.
+the residual sum; `orthonormal` keeps the first layer's output as large as the
+embeddings.
 
 Equation: Re(F_L X F_D), F the matrices of the discrete Fourier transform
 Source: Lee-Thorp et al. 2021, arXiv 2105.03824, section 3

@@ -1,12 +1,9 @@
 """Graph attention: weights from two scores per token, among near tokens.
 
 The graph is the chain of tokens: a token's neighbours are the tokens at most w
-positions away, and the token itself. The weight of a pair is the softmax of a
-sum of two numbers, one of each token. LeakyReLU is monotonic, so all tokens
-rank their common neighbours alike. As in the paper's hidden layers, the heads
-are concatenated after an ELU, and no output projection follows. As in the
-released code, a bias is added before the ELU. That code drops weights and
-values at random; here only the encoder has dropout.
+positions away, and itself. As in the paper's hidden layers, the heads are
+concatenated after an ELU, and no output projection follows. The released code
+drops weights and values at random; here only the encoder has dropout.
 
 Equation: concat_h ELU(sum_j a_ij W_h x_j + b_h), a_ij = softmax over
   { j : |i - j| <= w } of LeakyReLU(s_h . W_h x_i + t_h . W_h x_j), slope 0.2
@@ -20,7 +17,7 @@ import numpy as np
 
 from lra.models import About
 from lra.nn import layers, partials
-from lra.nn.block_sparse import from_blocks, neighbours, to_blocks
+from lra.nn.block_sparse import from_blocks, neighbours, to_blocks, window
 from lra.nn.mixer import BaseMixer
 from lra.nn.patterns import sliding_window
 from lra.schema import fields
@@ -32,9 +29,8 @@ SLOPE = 0.2  # of LeakyReLU below 0
 
 class Mixer(BaseMixer):
   num_heads: int = 8
-  radius: int = fields.argument(
-      256, 'Number of positions that a token sees on either side, w.', low=0,
-      high=fields.MANY)
+  radius: int = fields.count(
+      256, 'Number of positions that a token sees on either side, w.', low=0)
 
   def state_size(self, width: int, length: int) -> int:
     kept = sliding_window(min(self.radius, length)).kept(length)
@@ -69,10 +65,8 @@ def chain_attention(own_BxLxH, other_BxLxH, v_BxLxHxDh, mask_BxL,
   """
   B, L, H, _ = v_BxLxHxDh.shape
   pattern = sliding_window(min(radius, L))
-  offsets = pattern.fitting_offsets(L)
-  i = np.arange(pattern.block)
-  j = np.concatenate([i + o * pattern.block for o in offsets])
-  near_1x1xIxK = (np.abs(i[:, None] - j) <= pattern.radius)[None, None]
+  offsets, apart_IxK = window(pattern, L)
+  near_1x1xIxK = (np.abs(apart_IxK) <= pattern.radius)[None, None]
 
   def sequence(own_L, other_L, v_LxDh, mask_L):
     own_ExNxI, other_ExNxI, v_ExNxIxDh, mask_ExNxI = (

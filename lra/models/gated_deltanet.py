@@ -1,8 +1,7 @@
 """Gated DeltaNet: a delta rule whose state also decays, by a gate of each head.
 
-The gate lets a token forget the whole state, the delta rule replaces the value
-of one key. By default keys are 3/4 D wide and values 3/2 D, as in the authors'
-code. The bidirectional form is not in the paper.
+By default keys are 3/4 D wide and values 3/2 D, as in the authors' code. The
+bidirectional form is not in the paper.
 
 Equation: S'_t = alpha_t S_(t-1), S_t = S'_t + beta_t k_t^T (v_t - k_t S'_t),
   o_t = q_t S_t / sqrt(N), alpha_t = exp(-e^A softplus(w x_t + dt)), q, k, v and

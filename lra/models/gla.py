@@ -1,11 +1,9 @@
 """GLA: linear attention with a gate of each token and key channel.
 
 A projection of low rank computes the gates; their 16th root keeps them near 1.
-Keys are half as wide as the input. All heads share one scale of their RMS
-norms, as in the authors' later code; the paper has LayerNorm there, and a bias
-in the output gate. `conv_width` puts a short convolution with SiLU after the
-projections of queries, keys and values. The bidirectional form is not in the
-paper.
+All heads share one scale of their RMS norms, as in the authors' later code; the
+paper has LayerNorm there, and a bias in the output gate. The bidirectional form
+is not in the paper.
 
 Equation: S_t = diag(alpha_t) S_(t-1) + k_t^T v_t, o_t = q_t S_t / sqrt(N),
   alpha_t = sigmoid(W_2 W_1 x_t + b)^(1/16); W_o (RMSNorm(o) SiLU(W_g x))
@@ -29,9 +27,8 @@ class Mixer(GatedMixer):
       'queries and keys of all heads together; 0 means D / 2.')
   value_width: int = width_argument(
       'values of all heads together; 0 means D.')
-  gate_rank: int = fields.argument(
-      16, 'Rank of the projection that computes the gates.', low=1,
-      high=fields.MANY)
+  gate_rank: int = fields.count(
+      16, 'Rank of the projection that computes the gates.')
   conv_width: int = fields.argument(
       0, 'Number of tokens that the short convolution reads; 0 means no '
       'convolution.', low=0, high=64)

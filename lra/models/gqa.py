@@ -1,8 +1,7 @@
 """Grouped-query attention: groups of query heads share keys and values.
 
-With one group it equals multi-query attention (`mqa`), with as many groups as
-heads the Transformer. The paper averages the heads of trained multi-head
-models; here the model is trained from the start.
+The paper averages the heads of trained multi-head models; here the model is
+trained from the start.
 
 Equation: softmax(Q_h K_g^T / sqrt(Dh)) V_g for each head h, g = floor(h G / H),
   then an output projection
@@ -41,6 +40,5 @@ class MultiQuery(SoftmaxMixer):
 
 
 class Mixer(MultiQuery):
-  num_kv_heads: int = fields.argument(
-      2, 'G, number of heads of keys and of values; it divides H.', low=1,
-      high=fields.MANY)
+  num_kv_heads: int = fields.count(
+      2, 'G, number of heads of keys and of values; it divides H.')

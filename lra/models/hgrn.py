@@ -1,13 +1,11 @@
 """HGRN: a gated linear recurrence with rotating states and rising lower bounds.
 
-Decays depend on the token and have a lower bound, so that upper layers forget
-more slowly than lower ones. The bounds come from one table of parameters for
-all layers, which the encoder holds. Each state also rotates by an angle that
-does not depend on the token. A bidirectional layer sums both directions. They
-share all parameters but the angles; with `share_theta` also the angles.
+Decays have a lower bound, so that upper layers forget more slowly than lower
+ones. The bounds come from one table of parameters for all layers, which the
+encoder holds. A bidirectional layer sums both directions, which share all
+parameters but the angles.
 
-The authors' settings for Long Range Arena have `encoder.block=glu`, batch norms
-and, for images, scans along rows and columns, which are not implemented here.
+The authors' scans along rows and columns of images are not implemented here.
 
 Equation: h_t = lambda_t exp(i theta) h_(t-1) + (1 - lambda_t) c_t,
   lambda_t = gamma_k + (1 - gamma_k) sigmoid(x_t W_l),  c_t = SiLU(x_t W_c),

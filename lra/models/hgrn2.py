@@ -1,12 +1,10 @@
 """HGRN2: a gated recurrence whose state is an outer product of key and value.
 
 The gate f is the decay, and 1 - f is the key. Its lower bound l rises with the
-layers, as in HGRN, so that upper layers remember longer; the first layer has
-none. The query is a sigmoid and takes the place of HGRN's output gate. The
-paper's expansion ratio is the width of a head. A bidirectional layer sums both
-directions with the same parameters, as in the authors' code. The authors'
-models for Image and Pathfinder scan rows and columns; this one scans the
-sequence.
+layers, as in HGRN. The paper's expansion ratio is the width of a head. A
+bidirectional layer sums both directions with the same parameters, as in the
+authors' code, whose models for Image and Pathfinder scan rows and columns; this
+one scans the sequence.
 
 Equation: S_t = diag(f_t) S_(t-1) + (1 - f_t)^T SiLU(W_i x_t),
   f_t = l + (1 - l) sigmoid(W_f x_t), o_t = sigmoid(W_q x_t) S_t,

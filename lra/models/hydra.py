@@ -1,13 +1,11 @@
 """Hydra: a quasiseparable matrix mixes tokens, from two shifted state spaces.
 
 One state space runs from each end. Both read the same x and have the same rates
-A, but each has its own B, C and dt. The output of a state space is shifted: a
-token gets the output at the token before it. So neither state space contributes
-a token's own x; a third term does, with a weight that the token chooses. A
-short convolution centred on the token, with SiLU, precedes x, B and C.
-
-A causal layer has the first state space only, and a causal convolution; this is
-not in the paper.
+A, but each has its own B, C and dt. A token gets the output at the token before
+it, so neither state space contributes a token's own x; a third term does, with
+a weight that the token chooses. A short convolution centred on the token, with
+SiLU, precedes x, B and C. A causal layer, which is not in the paper, has the
+first state space only.
 
 Equation: y = shift(SS(x)) + flip(shift(SS'(flip(x)))) + (W_d x + d) x,
   SS(x)_t = C_t S_t, S_t = exp(dt_t A) S_(t-1) + dt_t B_t^T x_t;

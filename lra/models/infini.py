@@ -1,11 +1,9 @@
 """Infini-attention: attention within segments beside a memory of earlier ones.
 
-The queries of a segment attend to their own segment, causally. They also read a
-memory of all segments before it, and a gate per head mixes both results. The
-memory is a matrix per head, filled by linear attention; while empty it returns
-0. The delta rule stores only the part of a value that the memory does not
-return for its key yet. The mixer is causal, as in the paper; CLS pooling is
-refused.
+The queries of a segment attend to it causally, and read a memory of all
+segments before it; a gate per head mixes both. The memory is a matrix per head,
+filled by linear attention; while empty it returns 0. The delta rule stores only
+the part of a value that the memory does not return for its key yet.
 
 Equation: O = g A_mem + (1 - g) softmax(Q K^T / sqrt(Dh)) V, g = sigmoid(beta),
   A_mem = s(Q) M / (s(Q) z), then M += s(K)^T (V - s(K) M / (s(K) z)),
@@ -18,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.models import About
-from lra.nn import layers
+from lra.nn import arrays, layers
 from lra.nn.mixer import HeadMixer, MixerTraits
 from lra.schema import fields
 
@@ -28,8 +26,7 @@ EPS = 1e-6  # added to the memory's normalisers, which start at 0
 
 
 class Mixer(HeadMixer):
-  segment_size: int = fields.argument(
-      256, 'Number of positions in a segment, S.', low=1, high=fields.MANY)
+  segment_size: int = fields.count(256, 'Number of positions in a segment, S.')
   delta: bool = fields.argument(
       True, 'Whether the memory stores values by the delta rule.')
 
@@ -45,13 +42,6 @@ class Mixer(HeadMixer):
     size = min(self.segment_size, length)
     beta_H = self.param('beta', nn.initializers.zeros, (heads,))
 
-    def split(x_BxL):
-      """Cuts into zero-filled segments, [B, L, ...] -> [N, B, S, ...]."""
-      x_BxL = jnp.pad(
-          x_BxL, [(0, 0), (0, -length % size)] + [(0, 0)] * (x_BxL.ndim - 2))
-      return jnp.moveaxis(
-          x_BxL.reshape(batch, -1, size, *x_BxL.shape[2:]), 1, 0)
-
     def step(memory, segment):
       q_BxSxHxDh, k_BxSxHxDh, v_BxSxHxDh, mask_BxS = segment
       read_BxSxHxDh = _read(memory, _feature(q_BxSxHxDh))
@@ -66,7 +56,8 @@ class Mixer(HeadMixer):
              jnp.zeros((batch, heads, width)))
     _, o_NxBxSxHxDh = jax.lax.scan(
         jax.checkpoint(step), empty,
-        tuple(map(split, (q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL))))
+        tuple(jnp.moveaxis(arrays.cut(y, size), 1, 0) for y in (
+            q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL)))
     return jnp.moveaxis(o_NxBxSxHxDh, 0, 1).reshape(
         batch, -1, heads, width)[:, :length]
 

@@ -1,9 +1,8 @@
 """Kimi Delta Attention: a delta rule with a decay of each key channel.
 
-Projections of low rank compute the decays and the output gate; both ranks are
-the width of a head's values. Keys and values are D wide by default. The paper's
-models also have layers of softmax attention; the bidirectional form is not in
-it.
+Projections of low rank, the width of a head's values, compute the decays and
+the output gate. The paper's models also have layers of softmax attention; the
+bidirectional form is not in it.
 
 Equation: S'_t = diag(alpha_t) S_(t-1), S_t = S'_t + beta_t k_t^T (v_t - k_t
   S'_t), o_t = q_t S_t / sqrt(N), alpha_t = exp(-e^A softplus(W_2 W_1 x_t +

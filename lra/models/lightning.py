@@ -34,8 +34,8 @@ class Mixer(direction.Directed, LinearMixer):
       True, 'False sets all s_h to 0: plain causal linear attention.')
   decay_by_depth: bool = fields.argument(
       False, "Whether s_h, not 0, shrinks with depth as in MiniMax-01's model, "
-      "times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The factor is about 1 "
-      "in the first layer and almost 0 in the last.")
+      'times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The factor is about 1 '
+      'in the first layer and almost 0 in the last.')
   gate: bool = fields.argument(
       False, 'Whether an output gate, sigmoid(x W_g), multiplies the '
       'normalised heads.')
@@ -87,10 +87,7 @@ class Mixer(direction.Directed, LinearMixer):
     return super().merge(o_BxLxHxDh, x_BxLxD)
 
   def _at_once(self, o_BxLxHxDh):
-    """Returns whether to compute the norm inside the matmul.
-
-    A TPU's compiler fuses both, which is faster. A GPU needs a kernel for it.
-    """
+    # A TPU's compiler fuses the norm and the matmul; a GPU needs a kernel.
     if self.gate or kernels.platform() == 'cpu':
       return False
     if kernels.platform() == 'tpu':

@@ -23,12 +23,11 @@ ABOUT = About('low-rank', 'O(L M D) time, O(L) memory',
 
 
 class Mixer(SoftmaxMixer):
-  num_landmarks: int = fields.argument(
-      256, 'Number of landmarks, M.', low=1, high=fields.MANY)
+  num_landmarks: int = fields.count(256, 'Number of landmarks, M.')
   sharing: str = fields.argument(
       'kv', "Projections E (of keys) and F (of values): 'none' has one pair "
       "for each head, 'headwise' one pair for all heads, 'kv' one matrix that "
-      "is both.", choices=('none', 'headwise', 'kv'))
+      'is both.', choices=('none', 'headwise', 'kv'))
 
   def state_size(self, width: int) -> int:
     return self.kv_size(self.num_landmarks)

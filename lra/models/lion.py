@@ -1,14 +1,13 @@
 """LION: linear attention over the whole sequence, as a recurrence of two ways.
 
-Each token has a gate a. The weight of a token that is read is the product of
-its gate and of the gates of all tokens between it and the reader. `decay`
-chooses the gates of LION-LIT (a = 1), LION-D or LION-S. The recurrences from
-both ends each contain the token itself; it is subtracted once. A causal layer
-has the forward recurrence alone.
+The weight of a token that is read is the product of its gate and of the gates
+of all tokens between it and the reader. `decay` chooses the gates of LION-LIT
+(a = 1), LION-D or LION-S. The recurrences from both ends each contain the token
+itself; it is subtracted once.
 
 In the released image models the gates start around 1/2, the default `short`.
-Gates near 1 (`long`) remember long sequences. The paper's models for Long Range
-Arena start from HiPPO for this; their code is not released.
+The paper's models for Long Range Arena start from HiPPO to remember long
+sequences; their code is not released.
 
 Equation: y_i = sum_j m_ij (q_i . k_j) v_j / sum_j m_ij (q_i . k_j), m_ij =
   a_j ... a_(i - 1) for j < i, a_(i + 1) ... a_j for j > i, m_ii = 1; q, k =

@@ -1,9 +1,8 @@
 """Local: softmax attention within blocks of the sequence.
 
-Blocks exchange nothing, so CLS pooling classifies from the first block alone;
-mean pooling uses all blocks. The LRA release reshapes to [block, number of
-blocks], so that its "blocks" are sets of positions L / block apart. Here blocks
-are consecutive positions.
+Blocks exchange nothing. The LRA release reshapes to [block, number of blocks],
+so that its "blocks" are sets of positions L / block apart; here they are
+consecutive positions.
 
 Equation: softmax over { j : floor(j / b) = floor(i / b) } of q_i k_j / sqrt(Dh)
 Source: Tay et al. 2020 (Long Range Arena), arXiv 2011.04006, released code
@@ -18,9 +17,8 @@ ABOUT = About('sparse', 'O(L b D)')
 
 
 class Mixer(PatternMixer):
-  block_size: int = fields.argument(
-      50, 'Number of positions in a block, b; the last block may be shorter.',
-      low=1, high=fields.MANY)
+  block_size: int = fields.count(
+      50, 'Number of positions in a block, b; the last block may be shorter.')
 
   def patterns(self, length):
     return (Pattern(block=self.block_size),)

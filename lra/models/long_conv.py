@@ -1,12 +1,10 @@
 """Long convolutions: kernels as long as the sequence, each tap a parameter.
 
 Kernels are small at first, and taps below a threshold count as 0 (`squash`).
-While training, `kernel_dropout` drops taps, the same for a whole batch. Reverse
-kernels begin at the next token, as in the authors' code. The authors' settings
-for Long Range Arena have one direction on ListOps, Text, Retrieval and Image.
-
-In the paper's models a layer is a norm, this mixer and a residual sum, without
-an MLP: `encoder.block=none`. The convolution is computed by FFT in float32.
+`kernel_dropout` drops taps, the same for a whole batch. Reverse kernels begin
+at the next token, as in the authors' code, whose settings for Long Range Arena
+have one direction on ListOps, Text, Retrieval and Image. The paper's models
+have `encoder.block=none`.
 
 Equation: y_c = k_c * x + k'_c * x (reversed) + d_c x,
   k = sign(w) max(|w| - squash, 0); a gated GELU of all y_c

@@ -1,10 +1,9 @@
 """Longformer: a sliding window plus global tokens with their own projections.
 
-The first `num_global` tokens (the CLS token) are global. Every query sees them
-through the window's projections. They see every token through separate
-projections of queries, keys and values, as in the authors' code. The LRA
-release makes no token global, so it does not use these. All heads have one
-dilation; the paper dilates two heads of its upper layers.
+The first `num_global` tokens (the CLS token) are global: every query sees them,
+and they see every token through separate projections, as in the authors' code.
+The LRA release makes no token global. All heads have one dilation; the paper
+dilates two heads of its upper layers.
 
 Equation: softmax over { j : |i - j| <= w/2 or j global } of q_i k_j / sqrt(Dh);
   global i: softmax over all j of q'_i k'_j / sqrt(Dh), with values v'_j
@@ -26,15 +25,14 @@ ABOUT = About('sparse', 'O(L w D)')
 
 
 class Mixer(PatternMixer):
-  window: int = fields.argument(
+  window: int = fields.count(
       512, 'Size of the window, w. A query sees w // 2 positions on either '
-      'side.', low=0, high=fields.MANY)
-  dilation: int = fields.argument(
-      1, 'Distance between neighbouring positions of the window.', low=1,
-      high=fields.MANY)
-  num_global: int = fields.argument(
+      'side.', low=0)
+  dilation: int = fields.count(
+      1, 'Distance between neighbouring positions of the window.')
+  num_global: int = fields.count(
       1, 'Number of first tokens that see all tokens and that all tokens see.',
-      low=0, high=fields.MANY)
+      low=0)
 
   def patterns(self, length):
     radius = min(self.window // 2, length)  # no positions lie beyond the length

@@ -3,9 +3,8 @@
 The initial decays lie in a ring between the radii r_min and r_max, with phases
 up to max_phase; Path-X needs decays near 1 and small phases. gamma, a parameter
 that starts at the root of 1 - |lambda|^2, keeps the size of states near that of
-inputs. The directions of a bidirectional layer share all parameters but C, as
-in S5. In the paper's models a layer is a norm, this mixer and a residual sum,
-without an MLP: `encoder.block=none`.
+inputs. The directions share all parameters but C, as in S5. The paper's models
+have `encoder.block=none`.
 
 Equation: h_t = lambda h_(t-1) + gamma B x_t, y_t = Re(C [h_t, h'_t]) + d x_t,
   lambda = exp(-exp(nu) + i exp(theta)), h' from the last token on; a gated GELU
@@ -30,8 +29,7 @@ PARAM_GROUPS = ('log_nu', 'log_theta', 'log_gamma', 'b')
 
 
 class Mixer(direction.DirectedMixer):
-  state_dim: int = fields.argument(
-      64, 'Number of complex states, N.', low=1, high=fields.MANY)
+  state_dim: int = fields.count(64, 'Number of complex states, N.')
   r_min: float = fields.argument(
       0.0, 'Range of the absolute values of lambda at the start of training.',
       low=0, below=1)

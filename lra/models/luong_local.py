@@ -1,12 +1,11 @@
 """Local-p attention: each token predicts where to look, and looks around it.
 
 Every head of every token predicts a centre, as a position among the tokens
-without padding. It attends to tokens within w of the centre, and a Gaussian
-around the centre multiplies the softmax weights. Gradients reach the centre
-through the Gaussian; the choice of tokens in the window has no gradient. In the
-paper a decoder with one head attends to the states of an encoder; here a
-sequence attends to itself. The score is Luong's general one, h^T W s with
-W = Wq Wk^T for each head, divided by sqrt(Dh). Values are projected.
+without padding, and a Gaussian around it multiplies the softmax weights.
+Gradients reach the centre through the Gaussian only. In the paper a decoder
+with one head attends to the states of an encoder; here a sequence attends to
+itself. The score is Luong's general one, h^T W s with W = Wq Wk^T for each
+head, divided by sqrt(Dh). Values are projected.
 
 Equation: a_ij = exp(-(j - p_i)^2 / (2 sigma^2)) times the softmax over
   { j : |j - p_i| <= w } of q_i k_j / sqrt(Dh), sigma = w / 2,
@@ -29,9 +28,9 @@ CHUNK = 128  # number of queries processed at a time
 
 
 class Mixer(AttentionMixer):
-  half_width: int = fields.argument(
-      10, "Number of tokens that are seen on either side of the predicted "
-      "centre, w (the paper's D).", low=1, high=fields.MANY)
+  half_width: int = fields.count(
+      10, 'Number of tokens that are seen on either side of the predicted '
+      "centre, w (the paper's D).")
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):

@@ -2,13 +2,10 @@
 
 B and C take the places of keys and queries, and dt x that of values. A group of
 heads shares B and C. A short convolution with SiLU precedes x, B and C. After
-the gate, an RMS norm normalises the channels of each group. The width of a head
-is expand D / num_heads; the authors' models have 64 or 128.
+the gate, an RMS norm normalises the channels of each group.
 
-The paper's model is causal, and consists of such layers without MLPs
-(`encoder.block=none`). A bidirectional layer runs the convolution and the
-recurrence once from each end with the same parameters, and sums both before the
-gate.
+The paper's model is causal, and has `encoder.block=none`. A bidirectional layer
+runs once from each end with the same parameters, and sums both before the gate.
 
 Equation: S_t = exp(dt_t A) S_(t-1) + dt_t B_t^T x_t, y_t = C_t S_t + d x_t,
   dt_t = softplus(W x_t + b); W_o RMSNorm(y SiLU(z))

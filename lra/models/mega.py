@@ -2,12 +2,11 @@
 
 Each channel has n exponential moving averages; a bidirectional layer sums
 different averages of both directions. Queries and keys are two scaled copies of
-one projection of the averages. `attention` chooses between a softmax and the
-Laplace function, whose logits are divided by the number of tokens. A learned
-number for each distance is added to the logits. A gate u updates the residual
-stream x before the norm: the mixer returns u (h' - x), and applies dropout
-itself. The authors' settings for Long Range Arena have a `truncation` of 1,024
-taps, 4,096 for Path-X. Their feed-forward layers have SiLU, not GELU.
+one projection of the averages. A learned number for each distance is added to
+the logits. A gate u updates the residual stream x before the norm: the mixer
+returns u (h' - x), and applies dropout itself. The authors' settings for Long
+Range Arena have a `truncation` of 1,024 taps, 4,096 for Path-X, and
+feed-forward layers with SiLU, not GELU.
 
 Equation: m = SiLU(K * x + w x),  K[l] = sum_n p_n beta_n gamma_n / sqrt(n)
   (1 - p_n alpha_n)^l;  v = SiLU(x W_v),  u = sigmoid(m W_u),
@@ -23,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.models import About
-from lra.nn import convolution, direction
+from lra.nn import arrays, convolution, direction
 from lra.nn.contraction import Dense
 from lra.nn.convolution import convolve, exponential_sums
 from lra.nn.dropout import Dropout
@@ -39,19 +38,17 @@ STD = 0.02  # standard deviation of initial weights
 class Mixer(direction.DirectedMixer):
   ema_dim: int = fields.argument(
       16, 'Number of moving averages of each channel, n.', low=1, high=4096)
-  z_width: int = fields.argument(
-      64, 'Width of the queries and keys.', low=1, high=fields.MANY)
-  v_width: int = fields.argument(
-      0, 'Width of the values; 0 means 2 D.', low=0, high=fields.MANY)
+  z_width: int = fields.count(64, 'Width of the queries and keys.')
+  v_width: int = fields.count(0, 'Width of the values; 0 means 2 D.', low=0)
   attention: str = fields.argument(
       'softmax', 'Function of the logits: `softmax` or `laplace`.',
       choices=ATTENTIONS)
-  chunk_size: int = fields.argument(
+  chunk_size: int = fields.count(
       0, 'Number of tokens in a chunk. Tokens attend only within their chunk; '
-      '0 means one chunk for all.', low=0, high=fields.MANY)
-  truncation: int = fields.argument(
+      '0 means one chunk for all.', low=0)
+  truncation: int = fields.count(
       0, 'Number of taps of the averages, one for each token that they '
-      'include; 0 means L.', low=0, high=fields.MANY)
+      'include; 0 means L.', low=0)
   full_length: int | None = None
 
   @property
@@ -105,14 +102,10 @@ class Mixer(direction.DirectedMixer):
     bias_S = self.param(
         'distance', nn.initializers.normal(STD), (2 * most - 1,))
     bias_S = bias_S[most - chunk:most + chunk - 1]
-    extra = -length % chunk
-
-    def chunks(y):
-      y = jnp.pad(y, ((0, 0), (0, extra), *((0, 0),) * (y.ndim - 2)))
-      return y.reshape(-1, chunk, *y.shape[2:])
-
-    o_NxCxV = attend(*map(chunks, (q_BxLxZ, k_BxLxZ, v_BxLxV, mask_BxL)),
-                     bias_S, self.attention, self.causal)
+    chunks = (
+        arrays.cut(y, chunk).reshape(-1, chunk, *y.shape[2:])
+        for y in (q_BxLxZ, k_BxLxZ, v_BxLxV, mask_BxL))
+    o_NxCxV = attend(*chunks, bias_S, self.attention, self.causal)
     return o_NxCxV.reshape(batch, -1, v_BxLxV.shape[-1])[:, :length]
 
 
@@ -162,9 +155,7 @@ def attend(q_BxLxZ, k_BxLxZ, v_BxLxV, mask_BxL, bias_S, attention: str,
   """
   length, rows = mask_BxL.shape[1], min(ROWS, mask_BxL.shape[1])
   count = -(-length // rows)
-  q_BxNxZ = jnp.pad(q_BxLxZ, ((0, 0), (0, count * rows - length), (0, 0)))
-  q_NxBxRxZ = jnp.moveaxis(
-      q_BxNxZ.reshape(len(q_BxNxZ), count, rows, -1), 1, 0)
+  q_NxBxRxZ = jnp.moveaxis(arrays.cut(q_BxLxZ, rows), 1, 0)
   # Rows that fill the last block need distances beyond L; their results are
   # dropped.
   bias_S = jnp.pad(bias_S, (count * rows - length, 0))

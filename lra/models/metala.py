@@ -1,14 +1,11 @@
 """MetaLA: gated linear attention without keys, and with self-augmentation.
 
-Each token and channel has a gate alpha, and 1 - alpha serves as the key, so
-there is no projection to keys. Each token sees its own value once more, through
-a sigmoid, which starts at 1/2. Heads have a LayerNorm without parameters.
-Queries and gates are half as wide as the input.
+1 - alpha serves as the key, so there is no projection to keys. Each token sees
+its own value once more, through a sigmoid, which starts at 1/2. Heads have a
+LayerNorm without parameters. Queries and gates are half as wide as the input.
 
-`conv_width` puts a short convolution with SiLU before all projections. The
-authors' language models have width 4; their settings for Long Range Arena do
-not mention it. A bidirectional layer sums the outputs of both directions, with
-the same parameters; the paper has none.
+The authors' language models have a `conv_width` of 4; their settings for Long
+Range Arena do not mention it. The paper has no bidirectional layer.
 
 Equation: S_t = diag(alpha_t) S_(t-1) + (1 - alpha_t)^T v_t,
   alpha_t = sigmoid(W_a x_t)^(1/16), o_t = q_t S_t / sqrt(N)

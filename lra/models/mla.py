@@ -1,12 +1,10 @@
 """Multi-head latent attention: keys and values from one low-rank latent.
 
-Each token is reduced to a latent c of width R and one rotated key of width Dr.
-The keys and values of all heads, linear in c, are never computed. The key
-matrix of a head is applied to its query instead, and the value matrix to the
-head's output. Attention then runs over the latents as one shared head, with dot
-products of R + Dr instead of Dh + Dr terms. Queries come from another latent.
-Both latents have an RMS norm, as in the released code; the paper's equations
-leave it out.
+The keys and values of all heads, linear in the latent c of width R, are never
+computed: the key matrix of a head is applied to its query, and the value matrix
+to the head's output. Attention then runs over the latents as one shared head.
+Queries come from another latent. Both latents have an RMS norm, as in the
+released code; the paper's equations leave it out.
 
 Equation: c_j = X_j W_DKV, k_j = [c_j W_UK; RoPE(X_j W_KR)], v_j = c_j W_UV,
   q_i = [c'_i W_UQ; RoPE(c'_i W_QR)], c'_i = X_i W_DQ,
@@ -33,14 +31,12 @@ ABOUT = About('dense', 'O(L^2 H (R + Dr)) time; O(L^2) memory dense, else O(L)',
 class Mixer(BaseMixer):
   num_heads: int = 8
   qkv_width: int = 512
-  kv_rank: int = fields.argument(
-      64, 'Width of the latent vector for keys and values, R.', low=1,
-      high=fields.MANY)
-  query_rank: int = fields.argument(
-      64, 'Width of the latent vector for queries.', low=1, high=fields.MANY)
-  rotary_width: int = fields.argument(
+  kv_rank: int = fields.count(
+      64, 'Width of the latent vector for keys and values, R.')
+  query_rank: int = fields.count(64, 'Width of the latent vector for queries.')
+  rotary_width: int = fields.count(
       16, 'Width of the rotated part of queries and keys, Dr; must be even.',
-      low=2, high=fields.MANY)
+      low=2)
   kernel: str = 'auto'
 
   op = 'softmax'

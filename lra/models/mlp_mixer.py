@@ -20,9 +20,8 @@ ABOUT = About('no attention', 'O(L S D)', mixes_padding=True)
 
 
 class Mixer(BaseMixer):
-  hidden: int = fields.argument(
-      256, 'Number of hidden units of the MLP over positions, S.', low=1,
-      high=fields.MANY)
+  hidden: int = fields.count(
+      256, 'Number of hidden units of the MLP over positions, S.')
   full_length: int | None = None
 
   def state_size(self, width: int) -> int:

@@ -1,14 +1,9 @@
 """mLSTM: the matrix memory of xLSTM, with exponential input gates.
 
-Input gates exp(i) may be very large. State and sums are therefore divided by
-exp(m), with the stabiliser m_t = max(log f_t + m_(t-1), i_t), which does not
-change the result. Then all gates are at most 1, and the recurrence is gated
-linear attention.
-
-The block is that of the paper's figure 11: two projections of width expand D,
-one of them the output gate; a short convolution with SiLU before queries, keys
-and a skip; queries, keys and values from blocks of a few channels; a LayerNorm
-of each head. The bidirectional form is not in the paper.
+State and sums are divided by exp(m), with the stabiliser m_t = max(log f_t +
+m_(t-1), i_t), which does not change the result. Then all gates are at most 1,
+and the recurrence is gated linear attention. The block is that of the paper's
+figure 11; the bidirectional form is not in the paper.
 
 Equation: C_t = f_t C_(t-1) + e^(i_t) k_t^T v_t, n_t = f_t n_(t-1) + e^(i_t)
   k_t, h_t = q_t C_t / max(|q_t . n_t|, 1); W_o ((LayerNorm(h) + s c) SiLU(z))
@@ -41,9 +36,9 @@ LOG_LEAST = math.log(1e-6)
 class Mixer(GatedMixer):
   expand: int = fields.argument(
       2, 'Width of all heads together, as a multiple of D.', low=1, high=64)
-  block_width: int = fields.argument(
+  block_width: int = fields.count(
       4, 'Number of channels in a block, a divisor of expand D; queries, keys '
-      'and values are projected block by block.', low=1, high=fields.MANY)
+      'and values are projected block by block.')
   conv_width: int = fields.argument(
       4, 'Number of tokens that the short convolution reads.', low=1, high=64)
   forget_gate: str = fields.argument(
@@ -85,7 +80,6 @@ class Mixer(GatedMixer):
     keep_BxLx1 = mask_BxL[..., None]
 
     def way(reverse):
-      """Returns (arguments of the kernel, output of the convolution, m)."""
       c_BxLxI = convolution(u_BxLxI, mask_BxL, reverse)
       q, k = (_in_blocks(c_BxLxI, weights[name]) for name in ('query', 'key'))
       inputs_BxLxJ = jnp.concatenate([q, k, v_BxLxI], axis=-1)

@@ -1,8 +1,7 @@
 """N-gram: every position sees itself and the N - 1 before it.
 
 The paper masks the self-attention of a decoder in this way. A stack of n layers
-reaches n (N - 1) positions back. The first position sees only itself, so use
-mean pooling or the last token, not CLS pooling.
+reaches n (N - 1) positions back.
 
 Equation: softmax over { j : 0 <= i - j < N } of q_i k_j / sqrt(Dh)
 Source: Chelba et al. 2020, arXiv 2001.04589
@@ -18,9 +17,8 @@ ABOUT = About('sparse', 'O(L N D)')
 
 
 class Mixer(PatternMixer):
-  order: int = fields.argument(
-      8, 'Number of positions that a query sees, n, including its own.', low=1,
-      high=fields.MANY)
+  order: int = fields.count(
+      8, 'Number of positions that a query sees, n, including its own.')
 
   traits = MixerTraits(causal=True)
 

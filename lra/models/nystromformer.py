@@ -1,16 +1,14 @@
 """Nystromformer: softmax attention through landmarks, means of segments.
 
 The n tokens of a sequence, without padding, are cut into m = min(M, n) segments
-whose lengths differ by at most one; a landmark is the mean of a segment. So
-neither the content nor the amount of padding changes the output. The iteration
-for the pseudo-inverse is float32, because it magnifies rounding errors. A
-depth-wise convolution of the values, one for each head, is added.
+whose lengths differ by at most one; a landmark is the mean of a segment. The
+iteration for the pseudo-inverse is float32, because it magnifies rounding
+errors. A depth-wise convolution of the values, one for each head, is added.
 
-The code released for Long Range Arena cuts the padded length into segments, so
-that landmarks average padding too. It computes plain softmax attention if there
-are as many landmarks as positions. Its iteration starts from the largest column
-sum in the whole batch (`pinv_init` original), so that examples change each
-other's outputs; `exact` takes that of each head and sequence.
+In the code released for Long Range Arena landmarks average padding too, and as
+many landmarks as positions give plain softmax attention. Its iteration
+(`pinv_init` original) starts from the largest column sum in the whole batch, so
+that examples change each other's outputs.
 
 Equation: softmax(Q K~^T / s) softmax(Q~ K~^T / s)^+ softmax(Q~ K^T / s) V +
   conv(V) per head, s = sqrt(Dh), Q~ and K~ means of segments; output projection
@@ -39,7 +37,7 @@ class Mixer(SoftmaxMixer):
       6, 'Number of iterations of the pseudo-inverse. If landmarks are '
       'similar, many iterations magnify rounding errors.', low=1, high=20)
   pinv_init: str = fields.argument(
-      'exact', "Scale at the start of the pseudo-inverse: the largest column "
+      'exact', 'Scale at the start of the pseudo-inverse: the largest column '
       "sum of the whole batch ('original') or of each head and sequence "
       "('exact').", choices=('original', 'exact'))
   conv_width: int = fields.argument(
@@ -88,10 +86,10 @@ class Mixer(SoftmaxMixer):
 
 
 def segments(mask_BxL, most: int) -> tuple[jax.Array, jax.Array]:
-  """Cuts the n tokens of a sequence into min(M, n) segments, nearly equal.
+  """Cuts the tokens of a sequence into at most M = `most` segments.
 
   Returns weights that average segments, float32 [B, L, M], and whether each
-  segment exists, bool [B, M]; `most` is M.
+  segment exists, bool [B, M].
   """
   tokens_Bx1 = mask_BxL.sum(1, keepdims=True)
   count_Bx1 = jnp.minimum(tokens_Bx1, most)
@@ -110,9 +108,7 @@ def pseudo_inverse(a_BxHxMxM, steps: int, exact: bool) -> jax.Array:
     Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4,  Z_0 = A^T / |A|_1
 
   Rows of A sum to at most 1, so the first guess is divided only by |A|_1, the
-  largest column sum (Xiong et al. 2021, section 3). With `exact` this is the
-  largest of each matrix, else the largest of all matrices. Rows and columns of
-  zeros stay zero.
+  largest column sum: of each matrix if `exact`, else of all matrices.
   """
   identity_1x1xMxM = jnp.eye(a_BxHxMxM.shape[-1])[None, None]
   columns_BxHxM = a_BxHxMxM.sum(-2)

@@ -1,18 +1,17 @@
 """Reformer: attention within buckets of similar positions (LSH attention).
 
-Queries and keys share one projection; keys are scaled to length 1. Random
-rotations hash positions into buckets. Positions are sorted by bucket and cut
-into chunks. Each attends to positions of its bucket in its own chunk and the
-chunk before. Several rounds of hashing are merged into one softmax over the
-union of their keys: a key seen in N rounds counts 1/N in each. A position sees
-itself only if it sees nothing else. Padding has its own bucket, at the end.
-Each training step draws new rotations; evaluation uses those of initialisation.
+Queries and keys share one projection; keys are scaled to length 1. Positions
+are sorted by bucket and cut into chunks. Each attends to positions of its
+bucket in its own chunk and the chunk before. Several rounds of hashing are
+merged into one softmax: a key seen in N rounds counts 1/N in each. A position
+sees itself only if it sees nothing else. Each training step draws new
+rotations; evaluation uses those of initialisation.
 
 The LRA release has one round, ten buckets, keys of any length, logits
 multiplied by sqrt(Dh), fixed rotations and no output projection. It ignores
 buckets, padding and self-attention within a chunk, and its first chunk sees the
-last. The authors' code, and thus that of transformers, has logits q_i q_j /
-|q_j|, and lets all tokens of neighbouring chunks see each other.
+last. The authors' code, and thus that of transformers, lets all tokens of
+neighbouring chunks see each other.
 
 Equation: softmax over the union over rounds r of { j : h_r(j) = h_r(i) and
   chunk_r(i) - chunk_r(j) in {0, 1} } without i of q_i q_j / (|q_j| sqrt(Dh)),
@@ -38,11 +37,10 @@ SELF = -1e5  # added to a position's logit with itself (Kitaev et al.)
 class Mixer(AttentionMixer):
   rounds: int = fields.argument(
       4, 'Number of rounds of hashing.', low=1, high=256)
-  chunk_size: int = fields.argument(
-      64, 'Number of positions in a chunk.', low=1, high=fields.MANY)
-  num_buckets: int = fields.argument(
+  chunk_size: int = fields.count(64, 'Number of positions in a chunk.')
+  num_buckets: int = fields.count(
       64, 'Number of buckets of the hash; must be even. The paper takes 2 L / '
-      'chunk_size.', low=2, high=fields.MANY)
+      'chunk_size.', low=2)
 
   def project(self, x_BxLxD):
     qk_BxLxHxDh = self.heads(x_BxLxD, 'query_key')
@@ -113,7 +111,7 @@ def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
   part = partials.partial_softmax(
       _chunks(sorted_qk_RxPxDh, chunk),
       _with_previous(layers.unit(sorted_qk_RxPxDh), chunk),
-      _with_previous(v_PxDh[order_RxP], chunk), scale=qk_LxDh.shape[-1]**-0.5,
+      _with_previous(v_PxDh[order_RxP], chunk),
       bias=_bias(order_RxP, slot_RxP, buckets_RxP, mask_P, chunk))
   rounds = [jax.tree.map(lambda x: x[r].reshape(-1, *x.shape[3:])[slot_RxP[r]],
                          part) for r in range(R)]

@@ -1,13 +1,10 @@
 """RetNet: linear attention whose heads decay at fixed rates, with rotation.
 
-Queries and keys are rotated by angles that grow with the position, as in rotary
-attention. Values are twice as wide as the input. All heads share one scale of
-their RMS norms.
-
-The authors' code also divides the weights of a query by numbers that do not
-depend on the values. The norm of the heads cancels these, except for its eps.
-Its rotation has other frequencies, from 1 to 10000 with both ends, and its norm
-has no scale. It has no bidirectional form.
+Queries and keys are rotated as in rotary attention. All heads share one scale
+of their RMS norms. The authors' code also divides the weights of a query by
+numbers that do not depend on the values, which the norm cancels, except for its
+eps. Its rotation has other frequencies, from 1 to 10000 with both ends, and its
+norm has no scale. It has no bidirectional form.
 
 Equation: S_t = gamma_h S_(t-1) + k_t^T v_t, o_t = q_t S_t / sqrt(N),
   gamma_h = 1 - 2^(-5 - h), h = 0 ... H - 1; W_o (RMSNorm(o) SiLU(W_g x))

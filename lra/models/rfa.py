@@ -3,16 +3,14 @@
 For q and k of length 1, exp(q . k) is a Gaussian kernel of q - k up to a
 constant factor, which random Fourier features estimate without bias. A learned
 `sigma` scales the frequencies. `gated` is the paper's causal variant: a gate
-per head and position, computed from the input, lets earlier tokens fade.
+per head and position lets earlier tokens fade.
 
-The estimate of a weight has an error of up to 1 / sqrt(M) and may be negative.
-So may the sum of weights that divides the output. The size of this sum is kept
-at or above a hundredth of its value for weights of 1; its sign stays. The
-paper's other features (`arccos`) are never negative.
-
-The authors' code draws from a fixed pool of frequencies, has a temperature, and
-multiplies features by 0.1. Its normalisers are at least 1 (0.001 in its causal
-form). It has neither the gates nor the arc-cosine features.
+The estimate of a weight may be negative, and so may the sum that divides the
+output. Its size is kept at or above a hundredth of its value for weights of 1;
+its sign stays. The authors' code draws from a fixed pool of frequencies, has a
+temperature, and multiplies features by 0.1. Its normalisers are at least 1
+(0.001 in its causal form). It has neither the gates nor the arc-cosine
+features.
 
 Equation: phi(q_i) sum_j phi(k_j)^T v_j / phi(q_i) sum_j phi(k_j),
   phi(x) = [cos(w_m . x), sin(w_m . x)] / sqrt(M) or, arccos,
@@ -42,19 +40,18 @@ EPS = 1e-6  # absolute minimum, for gates that are almost closed
 class Mixer(features.FeatureMixer):
   """The collection 'constants' keeps the frequencies drawn at initialisation.
   """
-  num_features: int = fields.argument(
+  num_features: int = fields.count(
       64, 'Number of frequencies, M. A query or key has 2 M features with '
-      'gaussian, and M with arccos.', low=1, high=fields.MANY)
+      'gaussian, and M with arccos.')
   feature_map: str = fields.argument(
       'gaussian', 'Kernel that the features estimate.',
       choices=('gaussian', 'arccos'))
   gated: bool = fields.argument(
       False, 'Whether to use the causal variant with gates; otherwise every '
       'token sees all tokens.')
-  chunk_size: int = fields.argument(
-      64, 'Has no effect; old configs contain it.', low=1, high=fields.MANY)
+  chunk_size: int = fields.count(64, 'Has no effect; old configs contain it.')
   redraw: bool = fields.argument(
-      True, "Whether each training step draws new frequencies from the "
+      True, 'Whether each training step draws new frequencies from the '
       "'dropout' stream. Evaluation uses the initial frequencies.")
 
   @property

@@ -1,20 +1,16 @@
 """Routing Transformer: attention within clusters of queries and keys.
 
 Each cluster takes the w queries and the w keys nearest to its centroid, even if
-another centroid is nearer to them. Its queries attend to its keys. A query in
-several clusters receives the mean of their outputs, a query in none receives 0.
-As in the paper, some heads see a window instead, and clustering has no
-gradient.
+another centroid is nearer to them. A query in several clusters receives the
+mean of their outputs, a query in none receives 0. As in the paper, some heads
+see a window instead, and clustering has no gradient.
 
 The paper has one set of centroids for all sequences, updated by a running
 average over training tokens, and its code a loss that pulls them to the tokens.
-Here each sequence has its own centroids, which start from random directions,
-kept in `constants`, and take a few steps of k-means over its tokens.
-
-Logits are plain dot products of normalised vectors, as in algorithm 1. The
-authors' code divides by sqrt(Dh), but its normalisation undoes that. With
-`scaled`, as in other implementations, the weights of a newly initialised model
-are nearly equal.
+Here each sequence has its own centroids, which take a few steps of k-means over
+its tokens from random directions. The authors' code divides logits by sqrt(Dh),
+but its normalisation undoes that; with `scaled`, as in other implementations,
+the weights of a newly initialised model are nearly equal.
 
 Equation: mean over { c : i in Q_c } of the softmax over { j in K_c } of
   q_i k_j, of values v_j; Q_c, K_c the w tokens with the largest mu_c q_i,
@@ -40,19 +36,17 @@ ABOUT = About(
 
 
 class Mixer(AttentionMixer):
-  num_clusters: int = fields.argument(
-      64, 'Number of clusters, c.', low=1, high=fields.MANY)
-  cluster_size: int = fields.argument(
+  num_clusters: int = fields.count(64, 'Number of clusters, c.')
+  cluster_size: int = fields.count(
       64, 'Number of queries and of keys in a cluster, w; the paper takes L / '
-      'c.', low=1, high=fields.MANY)
+      'c.')
   iterations: int = fields.argument(
       3, 'Number of steps of k-means.', low=0, high=1000)
-  local_heads: int = fields.argument(
+  local_heads: int = fields.count(
       0, 'Number of first heads, less than all, that attend within a window '
-      'instead of clusters.', low=0, high=fields.MANY)
-  radius: int = fields.argument(
-      64, 'Number of positions that local heads see on either side.', low=0,
-      high=fields.MANY)
+      'instead of clusters.', low=0)
+  radius: int = fields.count(
+      64, 'Number of positions that local heads see on either side.', low=0)
   scaled: bool = fields.argument(
       False, 'Whether logits within clusters are divided by sqrt(Dh).')
 

@@ -1,12 +1,11 @@
 """RWKV-7: a delta rule that removes with another key than it writes.
 
-The time mix of RWKV-7 "Goose": the state decays by channel. The removal key
-kappa with its rate a removes a value, and the key k writes v. Both, and all
-gates, are computed from a mix of x and the token before it. Decay, rate, value
-residual and output gate come from projections of low rank. From the second
-layer on, values are mixed with those of the first layer. The bidirectional form
-sums both ways before the output projection; it is not in the paper. The
-encoder's MLP stands in for the channel mix.
+The removal key kappa with its rate a removes a value, and the key k writes v.
+Both, and all gates, are computed from a mix of x and the token before it;
+decay, rate, value residual and output gate by projections of low rank. From the
+second layer on, values are mixed with those of the first layer. The
+bidirectional form sums both ways before the output projection; it is not in the
+paper. The encoder's MLP stands in for the channel mix.
 
 Equation: S_t = diag(w_t) S_(t-1) - (a_t kappa_t)^T (kappa_t S_(t-1)) + k_t^T
   v_t, w = exp(-e^(-1/2) sigmoid(w_0 + W_2 tanh(W_1 x))), kappa = k' xi /
@@ -58,11 +57,7 @@ class Mixer(direction.DirectedMixer):
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train, values: tuple = (),
                share: bool = False):
-    """Returns [B, L, D], with `share` also the values of the first layer.
-
-    `values` are the first layer's, [B, L, D] for each direction; () in the
-    first layer itself.
-    """
+    """Returns [B, L, D], with `share` also the values of the first layer."""
     del train
     self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(self.dtype)

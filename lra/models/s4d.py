@@ -1,15 +1,9 @@
 """S4D: a long convolution per channel, whose kernel is a sum of exponentials.
 
-Each channel has N / 2 complex modes, half of N conjugate pairs. Initial
-frequencies: `lin` pi n, `inv` N / pi (N / (2 n + 1) - 1), `legs` those of the
-normal part of HiPPO-LegS, `real` none. Initial decays are n + 1 for `real`,
-else 1/2. B starts at 1, or for `legs` at HiPPO's B. `tied` is n_ssm 1 of the
-authors' settings for Long Range Arena; each channel has its own C, step and d.
-Each direction has its own C; the reverse kernel begins at the next token, as in
-the authors' code.
-
-The convolution is computed by FFT in float32. In the paper's models a layer is
-a norm, this mixer and a residual sum, without an MLP: `encoder.block=none`.
+Each channel has N / 2 complex modes, half of N conjugate pairs. B starts at 1,
+or for `legs` at HiPPO's B. `tied` is n_ssm 1 of the authors' settings for Long
+Range Arena. Each direction has its own C; the reverse kernel begins at the next
+token, as in the authors' code. The paper's models have `encoder.block=none`.
 
 Equation: y = K * x + K' * x (reversed) + d x,
   K[l] = 2 Re sum_n C_n B_n (exp(A_n dt) - 1) / A_n exp(A_n dt l); a gated GELU

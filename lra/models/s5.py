@@ -1,11 +1,9 @@
 """S5: one linear state space with many inputs and outputs, computed by a scan.
 
 The state matrix consists of J equal blocks, each the normal part of HiPPO-LegS
-in its eigenbasis. One state of every conjugate pair is kept. Each state has its
-own time step. The directions of a bidirectional layer share all parameters but
-C. In the paper's models a layer is a norm, this mixer and a residual sum,
-without an MLP: `encoder.block=none`. In the authors' code all tokens of a
-sequence also share one dropout mask.
+in its eigenbasis. One state of every conjugate pair is kept. The directions
+share all parameters but C. The paper's models have `encoder.block=none`, and in
+the authors' code all tokens of a sequence share one dropout mask.
 
 Equation: h_t = exp(Lambda dt) h_(t-1) + Lambda^-1 (exp(Lambda dt) - 1) B x_t,
   y_t = 2 Re(C [h_t, h'_t]) + d x_t, h' from the last token on; a gated GELU
@@ -31,12 +29,11 @@ C_INITS = ('lecun', 'truncated', 'complex')
 
 
 class Mixer(direction.DirectedMixer):
-  state_dim: int = fields.argument(
+  state_dim: int = fields.count(
       64, 'Number of states, N, a multiple of 2 blocks. They are conjugate '
-      'pairs, so only half of them are computed.', low=2, high=fields.MANY)
-  blocks: int = fields.argument(
-      8, 'Number of blocks of the initial state matrix, J.', low=1,
-      high=fields.MANY)
+      'pairs, so only half of them are computed.', low=2)
+  blocks: int = fields.count(
+      8, 'Number of blocks of the initial state matrix, J.')
   activation: str = fields.argument(
       'half_glu1', 'Activation and gate after the recurrence; see '
       '`lra.nn.state_space.GatedOutput`.', choices=state_space.ACTIVATIONS)

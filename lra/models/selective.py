@@ -2,9 +2,8 @@
 
 If the first head's logit of token k for token j is positive, it says how much k
 wants j to be forgotten. These wishes of all tokens k before i are summed, and
-subtracted from the logits of i for j in all heads. No token may forget the
-first token (BOS) or itself. The paper is causal. In a bidirectional layer a
-token attends to all tokens and may mark any token j, but only tokens k before i
+subtracted from the logits of i for j in all heads. The paper is causal; in a
+bidirectional layer a token may mark any token j, but only tokens k before i
 count for i.
 
 Equation: F_ij = sum over k < i of S_kj, S_kj = relu(q^1_k k^1_j / sqrt(Dh)), 0
@@ -17,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.models import About
-from lra.nn import direction, partials
+from lra.nn import arrays, direction, partials
 from lra.nn.mixer import AttentionMixer
 from lra.schema import fields
 
@@ -47,12 +46,9 @@ def attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, causal: bool,
   """
   B, L, H, Dh = q_BxLxHxDh.shape
   rows = min(rows, L)
-  padding = -L % rows
-  q = jnp.pad(q_BxLxHxDh, ((0, 0), (0, padding), (0, 0), (0, 0)))
-  asks = jnp.pad(mask_BxL, ((0, 0), (0, padding)))
-  blocks = (q.reshape(B, -1, rows, H, Dh).swapaxes(0, 1),
-            asks.reshape(B, -1, rows).swapaxes(0, 1),
-            jnp.arange(L + padding).reshape(-1, rows))
+  q, asks = (arrays.cut(y, rows).swapaxes(0, 1) for y in (
+      q_BxLxHxDh, mask_BxL))
+  blocks = q, asks, jnp.arange(len(q) * rows).reshape(-1, rows)
   key_L, v_BxHxLxDh = jnp.arange(L), v_BxLxHxDh.swapaxes(1, 2)
 
   @jax.checkpoint

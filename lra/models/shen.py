@@ -1,11 +1,8 @@
 """Efficient attention: softmax over features of queries, positions of keys.
 
-The two factors are normalised separately, so Q (K^T V) needs no normaliser.
 Each feature of the keys is a distribution over positions and gives one summary
-of the values, which a query mixes by its own weights. With `scaling`, the
-paper's other normalisation, queries and keys are divided by sqrt(n) each. The
-file has the name of the paper's first author, because `efficient` is another
-mechanism.
+of the values, which a query mixes by its own weights. The file has the name of
+the paper's first author, because `efficient` is another mechanism.
 
 Equation: softmax_features(Q) (softmax_positions(K)^T V) per head, then an
   output projection; `scaling`: Q (K^T V) / n per head, for n tokens

@@ -1,10 +1,9 @@
 """SimpleTRON: attention without softmax, evaluated as Q (K^T V).
 
-This is the paper's "Simple" layer: the output is the concatenated heads,
-without an inner skip or an output projection, which its variants have. L in the
-scale counts padded positions too, as in the released code, even those that
-`config.train.lengths` cuts off. The released code does not mask padding: set
-`config.mask_padding = False` to reproduce it.
+This is the paper's "Simple" layer, without the inner skip and output projection
+of its variants. L in the scale counts padded positions too, as in the released
+code, even those that `config.train.lengths` cuts off. The released code does
+not mask padding: set `config.mask_padding = False` to reproduce it.
 
 Equation: (1/sqrt(L)) Q (K^T V) per head
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
@@ -60,8 +59,6 @@ class Res(Mixer):
 
 class ResL(Mixer):
   """SimpleTRON-ResL: SimpleTRON with an inner skip and an output projection.
-
-  The projection is applied to the sum of input and heads.
 
   Equation: (X + (1/sqrt(L)) Q (K^T V)) Wo + bo
   Source: Yorsh et al. 2021, arXiv 2111.15588, Table 1

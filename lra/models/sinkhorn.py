@@ -2,17 +2,15 @@
 
 A sorting network reads the sum of each block of the mixer's input and scores
 all blocks. Sinkhorn normalisation turns the scores, with Gumbel noise in
-training, into a nearly doubly stochastic matrix S, a soft permutation of blocks
-of keys and values. In one softmax each query attends to its own block and to
-the block that S puts in its place. The LRA release adds the outputs of two
-softmaxes and replaces Sinkhorn by a softmax. Its "blocks" are sets of positions
-L / block apart.
+training, into a nearly doubly stochastic matrix S. In one softmax each query
+attends to its own block and to the block that S puts in its place. The LRA
+release adds the outputs of two softmaxes and replaces Sinkhorn by a softmax.
+Its "blocks" are sets of positions L / block apart.
 
 Padded blocks are not sorted, and padded keys enter sorted blocks as 0. The
-sorting network has one output for each block of the padded sequence; if padding
-is cut off, so are the outputs of its blocks. Its hidden layer has width D in
-the paper, which alone would add more than the 10% of parameters that LRA
-allows.
+sorting network has one output for each block of the padded sequence. Its hidden
+layer has width D in the paper, which alone would add more than the 10% of
+parameters that LRA allows.
 
 Equation: softmax over [K_n; (S K)_n] of q_i k / sqrt(Dh), for i in block n;
   S = Sinkhorn((R + Gumbel) / temperature), R = W2 relu(W1 sum_block x)
@@ -26,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.models import About
-from lra.nn import draws, partials
+from lra.nn import arrays, draws, partials
 from lra.nn.block_sparse import from_blocks, to_blocks
 from lra.nn.mixer import AttentionMixer
 from lra.schema import fields
@@ -38,17 +36,14 @@ ABOUT = About('sparse', 'O(L b D + (L / b)^2 b D) for blocks of b', time=2,
 
 
 class Mixer(AttentionMixer):
-  block_size: int = fields.argument(
-      50, 'Number of positions in a block, b.', low=1, high=fields.MANY)
-  iterations: int = fields.argument(
-      7, 'How often the sorting matrix is normalised by rows and columns.',
-      low=1, high=fields.MANY)
+  block_size: int = fields.count(50, 'Number of positions in a block, b.')
+  iterations: int = fields.count(
+      7, 'How often the sorting matrix is normalised by rows and columns.')
   temperature: float = fields.argument(
       0.75, 'Divisor of the sorting scores; near 0, the sorting matrix is a '
       'permutation.', above=0, high=fields.LARGEST)
-  sort_width: int = fields.argument(
-      64, 'Width of the hidden layer of the sorting network.', low=1,
-      high=fields.MANY)
+  sort_width: int = fields.count(
+      64, 'Width of the hidden layer of the sorting network.')
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
@@ -58,7 +53,7 @@ class Mixer(AttentionMixer):
       keys_B = draws.row_keys(self, len(x_BxLxD))
       scores_BxHxNxN += _gumbel(
           keys_B, scores_BxHxNxN.shape[1:]) / self.temperature
-    block_mask_BxN = _blocks(mask_BxL, self.block_size).any(-1)
+    block_mask_BxN = arrays.cut(mask_BxL, self.block_size).any(-1)
     sort_BxHxNxN = sinkhorn(scores_BxHxNxN, block_mask_BxN, self.iterations)
     o_BxLxHxDh = sorted_attention(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh,
                                   mask_BxL, sort_BxHxNxN, self.block_size)
@@ -67,7 +62,7 @@ class Mixer(AttentionMixer):
   def _scores(self, x_BxLxD, mask_BxL):
     tokens_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(
         jnp.float32)
-    sums_BxNxD = _blocks(tokens_BxLxD, self.block_size).sum(2)
+    sums_BxNxD = arrays.cut(tokens_BxLxD, self.block_size).sum(2)
     hidden = nn.relu(nn.Dense(self.sort_width, name='sort_hidden')(sums_BxNxD))
     full = -(-(self.full_length or x_BxLxD.shape[1]) // self.block_size)
     scores_BxNxHxF = nn.DenseGeneral(
@@ -133,11 +128,6 @@ def sorted_attention(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, sort_BxHxNxN,
   return jnp.moveaxis(o_HxBxLxDh, 0, 2)
 
 
-def _blocks(x_BxL, block):
-  """Cuts into blocks, [B, L, ...] -> [B, N, block, ...]."""
-  return jax.vmap(lambda x_L: to_blocks(x_L, block)[0])(x_BxL)
-
-
 def _sequence(q_LxDh, k_LxDh, v_LxDh, mask_L, sort_NxN, block):
   """Attends in one head of one sequence: [L, Dh]."""
   q_NxIxDh, k_NxIxDh, v_NxIxDh, mask_NxI = (
@@ -152,7 +142,7 @@ def _sequence(q_LxDh, k_LxDh, v_LxDh, mask_L, sort_NxN, block):
 
   def attend(k_NxIxDh, v_NxIxDh, allowed_NxI):
     return partials.partial_softmax(
-        q_NxIxDh, k_NxIxDh, v_NxIxDh, scale=q_LxDh.shape[-1]**-0.5,
+        q_NxIxDh, k_NxIxDh, v_NxIxDh,
         bias=partials.forbid(allowed_NxI)[:, None])
 
   part = partials.merge([

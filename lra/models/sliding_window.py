@@ -1,9 +1,8 @@
 """Sliding window: every position sees its neighbours on both sides.
 
-This is Longformer's window without global tokens. Mistral's window looks back
-only. One layer reaches w positions away, n layers reach n w. With CLS pooling,
-tokens further than that from the first position do not matter. Mistral rotates
-queries and keys by their positions: set `rotary`.
+This is Longformer's window without global tokens; Mistral's window looks back
+only, and its models have `rotary`. One layer reaches w positions away, n layers
+reach n w.
 
 Equation: softmax over { j : |i - j| <= w } of q_i k_j / sqrt(Dh)
 Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
@@ -20,9 +19,8 @@ ABOUT = About('sparse', 'O(L w D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  radius: int = fields.argument(
-      256, 'Number of positions that a query sees on either side, w.', low=0,
-      high=fields.MANY)
+  radius: int = fields.count(
+      256, 'Number of positions that a query sees on either side, w.', low=0)
 
   def patterns(self, length):
     # No positions lie beyond the length.
@@ -32,9 +30,7 @@ class Mixer(RotaryMixer, PatternMixer):
 class MultiQuery(Mixer):
   """Sliding window, multi-query: neighbours, with one key-value head for all.
 
-  The query heads share the keys and values without a copy. Mistral has both
-  ideas, but one key-value head for every four query heads, and it looks back
-  only.
+  Mistral has one key-value head for four query heads, and looks back only.
 
   Equation: softmax over { j : |i - j| <= w } of q_ih k_j / sqrt(Dh), of values
     v_j, the same k and v for every head h

@@ -22,21 +22,18 @@ ABOUT = About('sparse', 'O(L sqrt(L) D)', time=1.5, memory=1.5,
 class Strided(PatternMixer):
   """Sparse Transformer (strided): half the heads look near, half in strides.
 
-  The first half of the heads sees the window |i - j| < s. The second half sees
-  every s-th position, computed by reshaping to [L / s, s]. With s near sqrt(L)
-  any position reaches any other in two steps.
+  With s near sqrt(L) any position reaches any other in two steps.
 
   Equation: softmax over { j : |i - j| < s } of q_i k_j / sqrt(Dh) in one half
     of the heads, { j : (i - j) mod s = 0 } in the other
   Source: Child et al. 2019, arXiv 1904.10509, section 4.3
   """
-  stride: int = fields.argument(
+  stride: int = fields.count(
       0, 'Stride of the pattern, s; 0 means sqrt(L), rounded up. With another '
-      'value the output does not depend on the amount of padding.', low=0,
-      high=fields.MANY)
-  num_global: int = fields.argument(
+      'value the output does not depend on the amount of padding.', low=0)
+  num_global: int = fields.count(
       0, 'Number of first tokens that see all tokens and that all tokens see.',
-      low=0, high=fields.MANY)
+      low=0)
 
   def patterns(self, length):
     if self.num_heads < 2:
@@ -56,8 +53,6 @@ class Strided(PatternMixer):
 class Fixed(Strided):
   """Sparse Transformer (fixed): half the heads in blocks, half on summaries.
 
-  The first half of the heads sees its own block of s positions. The second half
-  sees the last c positions of every block, which summarise it for later layers.
   In the LRA release every head has both patterns, and a summary includes the
   first position of a block. A block cut short by padding has no summary. For a
   sequence shorter than s - c, the second half of the heads returns 0.
@@ -69,9 +64,8 @@ class Fixed(Strided):
   ABOUT = About('sparse', 'O(L sqrt(L) c D)', time=1.5, memory=1.5,
                 mixes_padding=True)
 
-  summary: int = fields.argument(
-      8, 'Number of positions of a block that all queries see, c; at most s.',
-      low=1, high=fields.MANY)
+  summary: int = fields.count(
+      8, 'Number of positions of a block that all queries see, c; at most s.')
 
   def halves(self, length, stride, tokens):
     return (Pattern(block=stride, **tokens),

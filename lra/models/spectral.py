@@ -30,11 +30,11 @@ ABOUT = About('kernel', 'O(L M D)',
 
 class SpectralMixer(features.FeatureMixer):
   """A subclass defines `density` and may set `positive`."""
-  num_features: int = fields.argument(
-      256, 'Number of features of a head, M.', low=2, high=fields.MANY)
+  num_features: int = fields.count(
+      256, 'Number of features of a head, M.', low=2)
   redraw: bool = fields.argument(
       True, "Whether each training step draws new noise from the 'dropout' "
-      "stream. Evaluation uses the initial noise.")
+      'stream. Evaluation uses the initial noise.')
   positive = False  # whether features are exponentials, not cosines
 
   def density(self, num_frequencies: int, head_width: int, train: bool
@@ -80,9 +80,8 @@ class GmmRks(SpectralMixer):
   """GMM-RKS: linear attention, its kernel a learned Gaussian mixture, cosines.
 
   The kernel is k(x, y) = sum_c pi_c exp(-|s_c (x - y)|^2 / 2)
-  cos(mu_c . (x - y)), learned per head. Every component has the same number of
-  samples mu_c + s_c n, n ~ N(0, I), which share its weight pi_c. Covariances
-  are diagonal. The released code has one Gaussian per head, with a full factor,
+  cos(mu_c . (x - y)), learned per head. The samples of a component share its
+  weight pi_c. The released code has one Gaussian per head, with a full factor,
   and adds 0.13 to the kernel instead of 1.
 
   Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
@@ -90,8 +89,7 @@ class GmmRks(SpectralMixer):
     x scaled by Dh^(-1/4)
   Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
   """
-  num_components: int = fields.argument(
-      2, 'Number of Gaussians of each head, C.', low=1, high=fields.MANY)
+  num_components: int = fields.count(2, 'Number of Gaussians of each head, C.')
 
   def drawn(self, most):
     return most // self.num_components * self.num_components
@@ -135,10 +133,8 @@ class GenerativeRks(SpectralMixer):
   """Generative-RKS: linear attention with a kernel from a generator, cosines.
 
   A network of three dense layers, shared by the heads, maps noise to
-  frequencies. Between the layers are batch normalisation over the F samples and
-  leaky ReLU, at the end is tanh. Noise of Dh / 2 entries and hidden layers of
-  2 Dh and 4 Dh units are those of the released code. Evaluation normalises by
-  the statistics of its own samples and keeps no running averages.
+  frequencies; its sizes are those of the released code. Evaluation normalises
+  by the statistics of its own samples and keeps no running averages.
 
   Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
     phi(x) = sqrt(1 / F) [cos(w_f . x), sin(w_f . x)], w = g(n), n ~ N(0, I),
@@ -181,16 +177,12 @@ class GenerativePrf(GenerativeRks):
 class FastfoodRks(SpectralMixer):
   """FastFood-RKS: linear attention with a learned FastFood kernel, cosines.
 
-  The frequencies are the rows of S H G P H B / sqrt(W), in stacked blocks of
-  width W, the first power of two that is at least Dh. H is the Walsh-Hadamard
-  matrix, P a random permutation; S, G, B are learned diagonals per head. They
-  start as FastFood's estimate of the Gaussian kernel exp(-|x - y|^2 / 2): B
-  random signs, G ~ N(0, 1), S = chi_W / |G|, so that each row starts as
-  N(0, I). The released code starts the diagonals near 0, has Dh frequencies,
-  shared by the heads, and redraws P in each step.
-
-  The transform is applied to the identity once per step and not to every token,
-  because a matmul of width Dh is faster there.
+  The frequencies are rows in stacked blocks of width W, the first power of two
+  that is at least Dh. H is the Walsh-Hadamard matrix, P a random permutation;
+  S, G, B are learned diagonals per head. They start as FastFood's estimate of
+  the Gaussian kernel exp(-|x - y|^2 / 2): B random signs, G ~ N(0, 1),
+  S = chi_W / |G|. The released code starts the diagonals near 0, has Dh
+  frequencies, shared by the heads, and redraws P in each step.
 
   Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
     phi(x) = sqrt(1 / F) [cos(w_f . x), sin(w_f . x)],
@@ -243,10 +235,7 @@ class FastfoodPrf(FastfoodRks):
 
 
 def walsh_hadamard(x: jax.Array) -> jax.Array:
-  """Computes H x over axis -2 of width W, a power of two, without scaling.
-
-  Takes W log W operations.
-  """
+  """Computes H x over axis -2, whose width is a power of two."""
   *rest, width, columns = x.shape
   step = 1
   while step < width:

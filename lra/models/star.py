@@ -1,12 +1,10 @@
 """Star Attention: blocks that see themselves and the first, the anchor.
 
-Phase 1: every token attends to its own block and to the anchor block. Phase 2:
-the query tokens attend to all tokens. In the paper several machines hold the
-blocks, and their softmaxes are merged by the log-sum-exp, which equals the
-softmax over all keys. There the query comes after the context, which does not
-see it, and both look back only. Here the query tokens are the first ones (such
-as CLS), part of the anchor block, and both phases look both ways. The paper's
-models rotate queries and keys: set `rotary`.
+The query tokens attend to all tokens. In the paper several machines hold the
+blocks, and merge their softmaxes by the log-sum-exp. There the query comes
+after the context, which does not see it, and both look back only. Here the
+query tokens are the first ones (such as CLS), part of the anchor block, and all
+look both ways. The paper's models have `rotary`.
 
 Equation: softmax over { j : floor(j / b) in {floor(i / b), 0} } of
   q_i k_j / sqrt(Dh); all j if i < query tokens
@@ -23,12 +21,10 @@ ABOUT = About('sparse', 'O(L b D)')
 
 
 class Mixer(RotaryMixer, PatternMixer):
-  block_size: int = fields.argument(
-      512, 'Number of positions in a block, b; the first block is the anchor.',
-      low=1, high=fields.MANY)
-  num_queries: int = fields.argument(
-      1, 'Number of first positions that see all positions.', low=0,
-      high=fields.MANY)
+  block_size: int = fields.count(
+      512, 'Number of positions in a block, b; the first block is the anchor.')
+  num_queries: int = fields.count(
+      1, 'Number of first positions that see all positions.', low=0)
 
   def patterns(self, length):
     return (Pattern(block=self.block_size, global_keys=self.block_size,

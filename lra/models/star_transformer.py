@@ -2,11 +2,9 @@
 
 Every token has a satellite node. In each of T rounds, every satellite attends
 to its neighbours, itself, the token's embedding (the mixer's input) and the
-relay. Then the relay, at first the mean of the embeddings, attends to itself
+relay; then the relay, at first the mean of the embeddings, attends to itself
 and all satellites. Padding is skipped; the first and the last token are
-neighbours. The output is the last state of the satellites. Rounds have separate
-projections, as in the released code: 2T - 1 times the parameters of a
-Transformer's mixer.
+neighbours. Rounds have separate projections, as in the released code.
 
 The released code attends to zeros beyond the ends instead of a ring. It
 normalises satellites before they attend, has a leaky ReLU, and pools the relay
@@ -80,8 +78,7 @@ class Mixer(HeadMixer):
             for kind in ('key', 'value'))
     seen_BxK = jnp.pad(keep_BxL, ((0, 0), (1, 0)), constant_values=True)
     part = partials.partial_softmax(
-        q_BxHx1xDh, k, v, scale=k.shape[-1]**-0.5,
-        bias=partials.forbid(seen_BxK)[:, None, None])
+        q_BxHx1xDh, k, v, bias=partials.forbid(seen_BxK)[:, None, None])
     o_Bx1xHxDh = partials.normalise(part).swapaxes(1, 2)
     return self._update(o_Bx1xHxDh.astype(self.dtype), s_Bx1xD, name)
 

@@ -1,8 +1,7 @@
 """Super attention: efficient attention whose values are mixed along length.
 
-The parameters fix the length L. The alignment matrix Wa mixes all positions, so
-padded positions are zeroed before it: the content of padding changes no output.
-If padding is cut off, so are Wa's rows and columns for it.
+The alignment matrix Wa, which fixes the length, mixes all positions, so padded
+ones are zeroed before it: the content of padding changes no output.
 
 Equation: softmax(X Wq X^T / sqrt(D)) (Wa X + ba) Wo, Wa: [L, L], ba: [L]
 Source: Hosseini 2024, arXiv 2403.01643, Definition 4

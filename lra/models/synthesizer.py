@@ -7,10 +7,9 @@ B_i[j mod b]. `factorised_random` learns the logits as R1 R2^T of rank k.
 `trainable` False gives the paper's fixed variants. Its mixtures are left out,
 among them the random + dot-product one of the Long Range Arena release.
 
-The parameters fit one length L; if padding is cut off, so are the parameters of
-its positions. Padded inputs are masked as keys, so the content of padding
-changes no output. The logits of `dense` and `factorised_random` are the matmul
-of two [L, k] matrices: they run as softmax attention with memory linear in L.
+The parameters fit one padded length L. The logits of `dense` and
+`factorised_random` are the matmul of two [L, k] matrices: they run as softmax
+attention with memory linear in L.
 
 Equation: softmax(F(x_i)) V per head, F(x) = relu(x W1 + b1) W2 + b2 (dense), a
   learned [L, L] (random), or a factorised form of either; output projection
@@ -45,11 +44,9 @@ class Mixer(BaseMixer):
   qkv_width: int = 512
   variant: str = fields.argument(
       'dense', 'How the logits are made.', choices=VARIANTS)
-  rank: int = fields.argument(
-      32, 'Rank of the logits of `factorised_random`, k.', low=1,
-      high=fields.MANY)
+  rank: int = fields.count(32, 'Rank of the logits of `factorised_random`, k.')
   trainable: bool = fields.argument(
-      True, "Whether the logits of the random variants are learned; otherwise "
+      True, 'Whether the logits of the random variants are learned; otherwise '
       "the collection 'constants' keeps their initial values.")
   kernel: str = 'auto'
   full_length: int | None = None
@@ -97,10 +94,7 @@ class Mixer(BaseMixer):
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
 
   def _dense(self, x_BxLxD):
-    """Returns factors q, k with q k^T = logits, [B, L, H, Dh + 1] each.
-
-    The last column adds b2.
-    """
+    """Returns factors of the logits, [B, L, H, Dh + 1] each; the last is b2."""
     batch, length, _ = x_BxLxD.shape
     full = self.full_length or length
     hidden_BxLxHxDh = nn.relu(layers.project_heads(

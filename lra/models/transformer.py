@@ -1,10 +1,9 @@
 """Transformer: multi-head softmax attention over all positions.
 
-All values of `kernel` compute the exact softmax. `dense` keeps the weights
-[B, H, L, L]. `chunked` recomputes them in tiles. `splash` is JAX's splash
-attention on a TPU. `cudnn` is jax.nn.dot_product_attention on an NVIDIA GPU and
-needs a 16-bit dtype. `auto` takes the kernel of the device if it can run, else
-`chunked`. Only `dense` and `chunked` can drop attention weights.
+All values of `kernel` compute the exact softmax: `dense` keeps the weights [B,
+H, L, L], `chunked` recomputes them in tiles, `splash` is JAX's splash attention
+on a TPU, `cudnn` is jax.nn.dot_product_attention on an NVIDIA GPU and needs a
+16-bit dtype. Only `dense` and `chunked` can drop attention weights.
 
 Equation: softmax(Q K^T / sqrt(Dh)) V per head, then an output projection
 Source: Vaswani et al. 2017, arXiv 1706.03762, eq. 1 and section 3.2.2

@@ -1,10 +1,9 @@
 """ALiBi: softmax attention that fades with distance, with a slope per head.
 
-The paper is causal. Here attention looks both ways and uses the absolute
+The paper is causal; here attention looks both ways and uses the absolute
 distance, as the authors advise for encoders. The paper removes the positions of
-the embedding: set `config.encoder.positions` to 'none'. The slopes follow the
-equation even if H is no power of 2. For such H the release takes some slopes
-from the next power of 2.
+the embedding: set `config.encoder.positions` to 'none'. For an H that is no
+power of 2, the release takes some slopes from the next power.
 
 Equation: softmax_j(q_i k_j / sqrt(Dh) - m_h |i - j|) v_j per head, m_h =
   2^(-8 h / H) for h = 1 ... H, then an output projection

@@ -1,11 +1,9 @@
 """T5 attention: a learned number for each head and bucket of distances.
 
-Half of the buckets are for keys before the query, half for keys after it. In
-each half the first buckets hold one distance each. The other buckets grow
-geometrically, and the last holds all distances above `max_distance`. T5 shares
-the learned numbers between layers and does not divide by sqrt(Dh), because its
-initial queries are smaller by this factor. Here each layer has its own numbers,
-and logits are scaled.
+Half of the buckets are for keys before the query, half for keys after it. T5
+shares the learned numbers between layers and does not divide by sqrt(Dh),
+because its initial queries are smaller by this factor. Here each layer has its
+own numbers, and logits are scaled.
 
 Equation: softmax_j(q_i k_j / sqrt(Dh) + b_(h, bucket(j - i))) v_j per head, an
   output projection; bucket(d) = |d| below n = buckets / 4, else min(2 n - 1,
@@ -25,12 +23,12 @@ ABOUT = About('dense', 'O(L^2 D) time, O(L) memory', time=2)
 
 
 class Mixer(BiasedMixer):
-  num_buckets: int = fields.argument(
+  num_buckets: int = fields.count(
       32, 'Number of buckets of distances, for both directions together; must '
-      'be a multiple of 4.', low=4, high=fields.MANY)
-  max_distance: int = fields.argument(
+      'be a multiple of 4.', low=4)
+  max_distance: int = fields.count(
       128, 'Distance at which the last bucket begins, above a quarter of '
-      'num_buckets.', low=2, high=fields.MANY)
+      'num_buckets.', low=2)
 
   def bias(self, length):
     if self.num_buckets % 4 or self.max_distance <= self.num_buckets // 4:

@@ -43,6 +43,13 @@ def take(x_BxL, index_BxK) -> jax.Array:
       x_BxL, index_BxK.reshape(*index_BxK.shape, *more), axis=1)
 
 
+def cut(x_BxL, size: int) -> jax.Array:
+  """Cuts into zero-filled pieces: [B, L, ...] -> [B, N, size, ...]."""
+  x_BxL = jnp.pad(x_BxL, [(0, 0), (0, -x_BxL.shape[1] % size),
+                          *[(0, 0)] * (x_BxL.ndim - 2)])
+  return x_BxL.reshape(len(x_BxL), -1, size, *x_BxL.shape[2:])
+
+
 def token_before(x_BxL, mask_BxL, reverse: bool = False) -> jax.Array:
   """Returns x [B, L, ...] at the nearest token before each position, else 0.
 

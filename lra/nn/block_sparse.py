@@ -167,32 +167,32 @@ def _sequence(qkv, mask_L, pattern, table_NxR):
   return partials.normalise(partials.merge(parts)).astype(qkv.v.dtype)
 
 
-def _scale(q):
-  return q.shape[-1]**-0.5
+def window(pattern: Pattern, length: int):
+  """Returns the offsets that fit, and key minus query in a block, [I, K]."""
+  offsets = pattern.fitting_offsets(length)
+  i = np.arange(pattern.block)
+  return offsets, np.concatenate(
+      [i + o * pattern.block for o in offsets]) - i[:, None]
 
 
 def _window(qkv, mask_L, pattern) -> Partial:
   L = mask_L.shape[0]
-  offsets = pattern.fitting_offsets(L)
+  offsets, apart_IxK = window(pattern, L)
   q, k, v, mask = (to_blocks(x, pattern.block, pattern.dilation)
                    for x in (*qkv, mask_L))
   allowed_ExNx1xK = neighbours(mask, offsets)[:, :, None]
-  i = np.arange(pattern.block)
-  j = np.concatenate([i + o * pattern.block for o in offsets])
   if pattern.radius is not None:
-    allowed_ExNx1xK &= (
-        np.abs(i[:, None] - j) <= pattern.radius)[None, None]
+    allowed_ExNx1xK &= (np.abs(apart_IxK) <= pattern.radius)[None, None]
   if pattern.causal:
-    allowed_ExNx1xK &= (j <= i[:, None])[None, None]
-  part = partial_softmax(
-      q, neighbours(k, offsets), neighbours(v, offsets), scale=_scale(q),
-      bias=forbid(allowed_ExNx1xK))
+    allowed_ExNx1xK &= (apart_IxK <= 0)[None, None]
+  part = partial_softmax(q, neighbours(k, offsets), neighbours(v, offsets),
+                         bias=forbid(allowed_ExNx1xK))
   return jax.tree.map(lambda x: from_blocks(x, L), part)
 
 
 def _globals(qkv, mask_L, pattern) -> Partial:
   k, v, mask = (x[:pattern.global_keys] for x in (qkv.k, qkv.v, mask_L))
-  return partial_softmax(qkv.q, k, v, scale=_scale(qkv.q), bias=forbid(mask))
+  return partial_softmax(qkv.q, k, v, bias=forbid(mask))
 
 
 def _summary(qkv, mask_L, pattern) -> Partial:
@@ -203,8 +203,8 @@ def _summary(qkv, mask_L, pattern) -> Partial:
     return x_NxI.reshape(-1, *x_L.shape[1:])
 
   mask_L &= np.arange(len(mask_L)) >= pattern.global_keys
-  return partial_softmax(qkv.q, last(qkv.k), last(qkv.v), scale=_scale(qkv.q),
-                         bias=forbid(last(mask_L)))
+  return partial_softmax(
+      qkv.q, last(qkv.k), last(qkv.v), bias=forbid(last(mask_L)))
 
 
 def _random(qkv, mask_L, block, table_NxR) -> Partial:
@@ -219,12 +219,11 @@ def _random(qkv, mask_L, block, table_NxR) -> Partial:
         N, R * block, *x_NxI.shape[2:])
 
   allowed_NxK = gather(mask) & jnp.repeat(table_NxR >= 0, block, axis=1)
-  part = partial_softmax(q, gather(k), gather(v), scale=_scale(q),
-                         bias=forbid(allowed_NxK)[:, None])
+  part = partial_softmax(
+      q, gather(k), gather(v), bias=forbid(allowed_NxK)[:, None])
   return jax.tree.map(lambda x: from_blocks(x[None], mask_L.shape[0]), part)
 
 
 def _rows(qkv, mask_BxL):
-  part = partial_softmax(*qkv, scale=_scale(qkv.q),
-                         bias=forbid(mask_BxL)[:, None])
+  part = partial_softmax(*qkv, bias=forbid(mask_BxL)[:, None])
   return partials.normalise(part).astype(qkv.v.dtype)

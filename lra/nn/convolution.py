@@ -19,10 +19,9 @@ from lra.nn import arrays
 def depthwise(x_BxLxC, weight_KxC, before: int | None = None) -> jax.Array:
   """Returns y_t = sum_i w_i x_(t + i - before) per channel, zero-padded.
 
-  Sums shifted copies in float32. On a CPU a grouped convolution takes tens of
-  times as long, and so does the gradient of the weights by autodiff. Hence the
-  custom gradient. The result has the dtype of `x`. `before` of the K neighbours
-  come before the token; K - 1 is causal, None means K // 2.
+  Sums shifted copies in float32, because on a CPU a grouped convolution, and
+  the gradient of the weights by autodiff, take tens of times as long. `before`
+  of the K neighbours come before the token; None means K // 2.
   """
   if before is None:
     before = len(weight_KxC) // 2
@@ -75,17 +74,11 @@ class ShortConvolution(nn.Module):
 
     y_t = SiLU(sum_i w_i x_(t - K + 1 + i) + b),  i = 0 ... K - 1
 
-  Recurrent mixers use it before their state, for example H3 (arXiv 2212.14052,
-  section 3.1) and Mamba (arXiv 2312.00752, section 3.4). In reverse a token
-  sees the K - 1 tokens after it, with the same weights. A centred convolution
-  reads x_(t - K // 2 + i) instead. Masked tokens count as 0, and their outputs
-  are 0. Parameters start uniform in +-K**-0.5, as in PyTorch.
-
-  Attributes:
-    width: K.
-    use_bias: whether there is a bias.
-    centred: whether K // 2 of the tokens come before the token, the rest after.
-    dtype: dtype of the result; the sum is float32.
+  Recurrent mixers use it before their state, for example Mamba (arXiv
+  2312.00752, section 3.4). In reverse a token sees the K - 1 tokens after it,
+  with the same weights. A centred convolution reads x_(t - K // 2 + i) instead.
+  Masked tokens count as 0, and their outputs are 0. Parameters start uniform in
+  +-K**-0.5, as in PyTorch.
   """
   width: int = 4
   use_bias: bool = False
@@ -116,8 +109,7 @@ class ShortConvolution(nn.Module):
 class PlainConvolution(nn.Module):
   """Computes y_t = sum_i w_i x_(t - i), i = 0 ... width - 1, in the dtype of x.
 
-  Positions before the first token count as zero. This is the short convolution
-  of Poli et al. 2023, arXiv 2302.10866, section 3.1.
+  Source: Poli et al. 2023, arXiv 2302.10866, section 3.1.
   """
   width: int
 
@@ -143,8 +135,7 @@ def exponential_sums(weight_DxN, exponent_DxN, taps: int) -> jax.Array:
   """Returns K_d[l] = Re sum_n w_dn exp(e_dn l), float32 [D, taps].
 
   Writes l as j C + c, with C near the square root of `taps`. The sum is then a
-  matmul of w exp(e C j) and exp(e c), without an array [D, N, taps]. Weights
-  and exponents are both float32, or both complex64.
+  matmul of w exp(e C j) and exp(e c), without an array [D, N, taps].
   """
   size = 1 << math.ceil(math.log2(max(taps, 1)) / 2)
   count = -(-taps // size)

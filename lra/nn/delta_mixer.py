@@ -1,8 +1,7 @@
 """Mixers whose state follows a delta rule, such as DeltaNet.
 
-Queries, keys and values pass through a short convolution and SiLU; queries and
-keys are then scaled to length 1. Shapes: see `lra.nn.matrix_state`; K = `steps`
-H, for `steps` applications of the rule to each token.
+Shapes: see `lra.nn.matrix_state`; K = `steps` H, for `steps` applications of
+the rule to each token.
 """
 
 import flax.linen as nn

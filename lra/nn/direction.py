@@ -34,13 +34,7 @@ class Directed:
         causal=self.causal, alternates=self.direction == 'alternating')
 
   def run(self, one_way: Callable[[bool], jax.Array], join: str) -> jax.Array:
-    """Runs one way or both, and joins the results.
-
-    Args:
-      one_way: function of `reverse`, whether to begin at the last token. It
-        returns [B, L, E].
-      join: 'concat' gives [B, L, 2 E] for two ways, 'sum' gives [B, L, E].
-    """
+    """Runs `one_way(reverse)` one way or both; joins them by concat or sum."""
     forward = one_way(False)
     if self.causal:
       return forward

@@ -35,7 +35,7 @@ def row_keys(module: nn.Module, count: int) -> jax.Array:
   """Returns the keys [count] of a batch's rows, for the module that calls it.
 
   They come from the stream `dropout` if the module has no collection `KEYS`,
-  or asks for keys twice in one step: it must not draw the same noise twice.
+  or asks for keys twice in one step.
   """
   known = module.has_variable(KEYS, 'rows')
   looking = module.is_mutable_collection(KEYS)  # `of_step` searches for sites
@@ -67,12 +67,9 @@ def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,
             place_B) -> Mapping[str, Any]:
   """Returns the collection `KEYS` of a model for one step.
 
-  Args:
-    apply: calls `model.apply` with these keyword arguments on the training
-      batch; only shapes are evaluated.
-    key: key of the step.
-    place_B: index of each example in the batch before sorting. A site with m
-      rows for each example numbers them m * place, m * place + 1, ...
+  `apply` calls `model.apply` with keyword arguments on the training batch; only
+  shapes are evaluated. A site with m rows for each example numbers them
+  m * place, m * place + 1, ...
   """
   _, found = jax.eval_shape(
       lambda: apply(mutable=[KEYS], rngs={'dropout': key, STEP: key}))

@@ -1,11 +1,8 @@
 """Dropout with one 16-bit random number per element and one key per example.
 
-Threefry, JAX's generator, takes 20 rounds for each word of 32 bits.
-`flax.linen.Dropout` uses a word for each element, which is much of a small
-model's training step on a CPU. With half a word the dropout rate is a multiple
-of 2^-16. Each example has its own key, so the noise does not depend on how a
-batch is split. On a GPU, which memory traffic limits, the backward pass reads
-one bit for each element.
+`flax.linen.Dropout` uses a word of 32 bits for each element, which is much of a
+small model's training step on a CPU. With half a word the dropout rate is a
+multiple of 2^-16. On a GPU the backward pass reads one bit for each element.
 """
 
 import functools

@@ -1,10 +1,9 @@
 """Embedding whose gradient is summed in a fixed order.
 
-The gradient of a vector in the table sums the gradients dy of all tokens with
-its id. XLA does this by a scatter-add. On a GPU this uses atomic additions,
-whose order differs from run to run; on a TPU it goes row by row. For a small
-table this module computes the matmul one_hot(ids)^T dy instead. On a GPU a
-Pallas kernel does so without storing one_hot(ids).
+XLA sums the gradients dy of all tokens with an id by a scatter-add. On a GPU
+the order of its atomic additions differs from run to run; on a TPU it goes row
+by row. For a small table this module computes the matmul one_hot(ids)^T dy
+instead, on a GPU by a Pallas kernel.
 """
 
 import functools
@@ -31,12 +30,8 @@ class Embedding(nn.Embed):
       return kernels.over_tokens(_rows_of)(ids_BxL, table_VxD)
     kernel = dispatch.triton_module(
         'embedding', len(table_VxD), table_VxD.dtype)
-    rows_of = functools.partial(_alike, kernel)
+    rows_of = lambda *operands: _rows_of_few(kernel, *axes.alike(operands))
     return kernels.over_tokens(rows_of, kernel is not None)(ids_BxL, table_VxD)
-
-
-def _alike(kernel, *operands):
-  return _rows_of_few(kernel, *axes.alike(operands))
 
 
 def _rows_of(ids, table):

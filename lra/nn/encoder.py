@@ -59,16 +59,14 @@ def deviation(x_BxLxD, mask_BxL: jax.Array | None) -> jax.Array:
 
 
 class Settings(nn.Module):
-  """Fields of an encoder that its blocks need too.
+  """Fields of an encoder that its blocks need too; see `encoder.NAME` in
+  `lra.schema.fields`.
 
   Attributes:
-    mixer: creates a mixer, given `dtype`, `layer`, `num_layers`, `full_length`,
-      `dropout`, `name` and, if it is set, `tie_dropout`.
+    mixer: creates a mixer, given the fields in `lra.models.GIVEN`.
     full_length: L of uncut sequences, which sets the shapes of parameters;
       None if no input is cut.
     norm_rows: `rows` of `lra.nn.norm.BatchNorm`.
-    dtype: computing dtype; parameters are float32.
-    Others: see `encoder.NAME` in `lra.schema.fields`.
   """
   mixer: Callable[..., nn.Module]
   num_layers: int
@@ -99,11 +97,8 @@ class Block(Settings, kw_only=True):
   """Computes x + mixer(norm(x)), then x + mlp(norm(x)).
 
   With `norm_place` post it normalises the sums instead: norm(x + mixer(x)).
-  The mixer's `MixerTraits` may change the first step.
-
-  Attributes:
-    layer: index of the block in the encoder, from 0.
-    full_length: N of uncut sequences, CLS included.
+  The mixer's `MixerTraits` may change the first step. `layer` counts from 0,
+  and `full_length` includes CLS.
   """
   layer: int
 
@@ -201,16 +196,17 @@ class Encoder(Settings, kw_only=True):
     """Returns (vectors [B, N, D] in `dtype`, mask bool [B, N]).
 
     N is L, or L + 1 with a CLS token at position 0. Inputs are integer ids
-    [B, L], or continuous values, float [B, L, V]. All may be cut at one length
-    if only padding follows. By default every id but 0 is a token, and every
-    position of continuous values. `train` turns dropout on, and lets batch
-    norms use the batch.
+    [B, L], or continuous values, float [B, L, V]. By default every id but 0 is
+    a token, and every position of continuous values.
     """
     if mask_BxL is None:
       mask_BxL = (inputs != 0 if inputs.ndim == 2
                   else jnp.ones(inputs.shape[:2], bool))
+    x_BxLxD = self._embed(jnp.maximum(inputs, 0) if self.hides else inputs)
+    if self.hides:
+      x_BxLxD = jnp.where(inputs[..., None] < 0, 0, x_BxLxD)
     x_BxNxD, mask_BxN = self._with_positions(
-        self._embed(inputs), mask_BxL, self._full(inputs))
+        x_BxLxD, mask_BxL, self._full(inputs))
     norm = _norm_maker(self, mask_BxN, train)
     if self.norm_embedding:
       x_BxNxD = norm('norm_embedding')(x_BxNxD)
@@ -249,12 +245,6 @@ class Encoder(Settings, kw_only=True):
         parent=None)
 
   def _embed(self, inputs):
-    if self.hides:
-      x_BxLxD = self._embed_all(jnp.maximum(inputs, 0))
-      return jnp.where(inputs[..., None] < 0, 0, x_BxLxD)
-    return self._embed_all(inputs)
-
-  def _embed_all(self, inputs):
     init = nn.initializers.normal(self.embedding_std)
     if inputs.ndim == 2 and self.inputs == 'values':
       grey = (inputs.astype(jnp.float32) - 1) / (self.vocab_size - 2)

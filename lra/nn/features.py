@@ -139,11 +139,9 @@ def stable_pair(log_q_BxLxHxF, log_k_BxLxHxF,
                 ) -> tuple[jax.Array, jax.Array]:
   """Returns phi(q) and phi(k), [B, L, H, F] in `dtype`, without overflow.
 
-  Attention does not change if the features of a query are scaled by a common
-  factor. Nor does it if a factor moves from feature f of all keys to feature f
-  of all queries. The largest key of each feature is therefore scaled to 1, and
-  then the largest feature of each query. No feature exceeds 1 and every
-  normaliser is at least 1.
+  The largest key of each feature is scaled to 1 at the expense of the queries,
+  and then the largest feature of each query, which does not change attention.
+  No feature exceeds 1 and every normaliser is at least 1.
   """
   mask_BxLx1x1 = mask_BxL[:, :, None, None]
   log_k_BxLxHxF = jnp.where(mask_BxLx1x1, log_k_BxLxHxF, -1e30)
@@ -214,8 +212,7 @@ def linear_sums(phi_q_BxLxHxM, phi_k_BxLxHxM,
                 kernel: str = 'auto') -> jax.Array:
   """Returns phi(Q) (phi(K)^T V), not normalised: float32 [B, L, H, Dh].
 
-  The Pallas kernels need features as wide as the values. For them M features
-  are split into heads of width Dh, the last one filled with zeros, and the
+  For the Pallas kernels, M features are split into heads of width Dh, and the
   results are summed. Masked keys are left out and masked positions return 0.
   """
   attend = functools.partial(

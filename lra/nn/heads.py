@@ -46,11 +46,8 @@ class ClassifierHead(nn.Module):
 
   Attributes:
     hidden: widths of the hidden layers, each with a ReLU.
-    pooling, mean_over: see `pool`.
-    pair: see `join_pair`.
-    pooler: whether tanh(W x + b) of width D comes before the scores of a
-      pooled vector x (Devlin et al. 2018, arXiv 1810.04805, released code).
-    dropout: dropout rate after the pooler.
+    pooler: whether tanh(W x + b) of width D, then dropout, comes before the
+      scores (Devlin et al. 2018, arXiv 1810.04805, released code).
   """
   num_classes: int
   hidden: tuple[int, ...]
@@ -81,9 +78,7 @@ class ClassifierHead(nn.Module):
 class Classifier(nn.Module):
   """Maps sequences or pairs to class scores.
 
-  Attributes:
-    decoder: maps [R, L, D] to scores of each token, for a second loss in
-      training; None if there is no such loss.
+  A decoder maps [R, L, D] to scores of each token, for a second loss.
   """
   encoder: Encoder
   head: ClassifierHead

@@ -46,11 +46,7 @@ class MatrixStateMixer(DirectedMixer):
     return width, width
 
   def heads(self, width: int) -> tuple[int, int]:
-    """Returns N and E.
-
-    Raises:
-      UserError: num_heads does not divide a width.
-    """
+    """Returns N and E."""
     for total in self.widths(width):
       if not total or total % self.num_heads:
         raise UserError(
@@ -107,17 +103,10 @@ class MatrixStateMixer(DirectedMixer):
     Both ways are one call, with twice as many heads: it compiles in half the
     time, and fills a GPU better.
 
-    Args:
-      run: function of arrays [B, T, H, ...] to the outputs [B, T, H, E], which
-        reads tokens in order.
-      operands: function of `reverse`, whether to begin at the last token. It
-        returns the arguments of `run`, arrays or None.
-      mask_BxL: True = token. The arguments become 0 at other positions.
-      steps: number of adjacent positions in T that belong to one token. The
-        output of a token is the output at its last position.
-
-    Returns:
-      The outputs of each direction, [B, L, H, E]; 0 at masked tokens.
+    `operands(reverse)` gives the arguments of `run`, arrays [B, T, H, ...] or
+    None, which become 0 at masked tokens. `steps` adjacent positions in T
+    belong to one token, whose output is that of the last. Returns the outputs
+    of each direction, [B, L, H, E]; 0 at masked tokens.
     """
     runs = (False, True)[:self.passes]
     mask_BxT = jnp.repeat(mask_BxL, steps, axis=1)
@@ -171,14 +160,9 @@ class GatedMixer(MatrixStateMixer):
              ) -> list[jax.Array]:
     """Runs the recurrence from one end, or from both; see `both_ways`.
 
-    With `sums` 1, values get a column of ones, whose output is the sum of the
-    weights: outputs are float32 [B, L, H, E + 1].
-
-    Args:
-      operands: function of `reverse`, whether to begin at the last token. It
-        returns q, k [B, L, H, N], v [B, L, H, E] and log decays [B, L, H] or
-        [B, L, H, N].
-      mask_BxL: True = token.
+    `operands(reverse)` gives q, k [B, L, H, N], v [B, L, H, E] and log decays
+    [B, L, H] or [B, L, H, N]. With `sums` 1, values get a column of ones, whose
+    output is the sum of the weights: outputs are float32 [B, L, H, E + 1].
     """
     run = kernels.sharded(kernels.gated_linear_attention)
 
@@ -207,11 +191,10 @@ class SelectiveMixer(GatedMixer):
   expand: int = fields.argument(
       2, 'Width of all heads together, as a multiple of D: H * E / D.', low=1,
       high=64)
-  state_dim: int = fields.argument(
-      64, 'Number of states of each channel, N.', low=1, high=fields.MANY)
-  groups: int = fields.argument(
+  state_dim: int = fields.count(64, 'Number of states of each channel, N.')
+  groups: int = fields.count(
       1, 'Number of groups of heads that share queries and keys, G; must '
-      'divide num_heads.', low=1, high=fields.MANY)
+      'divide num_heads.')
   conv_width: int = fields.argument(
       4, 'Number of tokens that the short convolution reads.', low=1, high=64)
   dt_min: float = fields.argument(

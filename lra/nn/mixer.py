@@ -64,17 +64,10 @@ class BaseMixer(nn.Module):
   A subclass may declare further fields:
 
     kernel: 'auto' or a name in `ABOUT.kernels`; needs `op`.
-    num_heads: number of heads, H.
     layer, num_layers: index of the layer, from 0, and number of layers.
     full_length: L of sequences before padding is cut off, for parameters that
       depend on it; None if nothing is cut.
     dropout, tie_dropout: those of the encoder, which sets them.
-
-  Attributes:
-    dtype: computing dtype; parameters are float32.
-
-  Raises:
-    UserError: a field has a value that is none of its choices.
   """
   dtype: jnp.dtype = jnp.float32
 
@@ -95,11 +88,7 @@ class BaseMixer(nn.Module):
     raise NotImplementedError
 
   def kernel_for(self, length: int, width: int) -> str:
-    """Returns the kernel that runs for x [B, length, width].
-
-    Raises:
-      UserError: the kernel is unknown or cannot run here.
-    """
+    """Returns the kernel that runs for x [B, length, width], or refuses it."""
     if not self.op:
       return 'xla'
     known = 'auto', *kernels.OPS[self.op]
@@ -194,7 +183,7 @@ class BiasedMixer(AttentionMixer):
   The class attribute `kernel` is 'auto'; a subclass may make it a field.
   """
   attention_dropout: float = fields.argument(
-      0.0, "Dropout rate of attention weights. Only the kernels `dense` and "
+      0.0, 'Dropout rate of attention weights. Only the kernels `dense` and '
       "`chunked` support it; 'auto' then takes `chunked`.", low=0, below=1)
 
   kernel = 'auto'

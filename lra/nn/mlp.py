@@ -50,10 +50,8 @@ _gelu.defvjp(_forward, _backward)
 class Mlp(nn.Module):
   """Dense, GELU, Dense, with dropout after each dense layer.
 
-  Attributes:
-    gated: whether to use SiLU(W x) * (V x) instead of GELU(W x) (SwiGLU:
-      Shazeer 2020, arXiv 2002.05202, equation 6).
-    exact: whether GELU is exact; otherwise tanh approximates it.
+  `gated` uses SiLU(W x) * (V x) instead of GELU(W x) (SwiGLU: Shazeer 2020,
+  arXiv 2002.05202, equation 6).
   """
   width: int
   dropout: float

@@ -11,9 +11,8 @@ g = dy scale, and sums over all tokens, the gradients are
   dx = r (g - mean(g) - x^ mean(g x^)),  dscale = sum(dy x^),  dbias = sum(dy)
 
 The backward pass saves m and mean(x^2) of each token, and x, which the residual
-sum keeps anyway. Automatic differentiation would read x and dy more often. On a
-GPU one Pallas kernel computes a norm beside a residual sum. A second kernel
-computes its backward pass and adds the gradient of x from the residual sum.
+sum keeps anyway. On a GPU one Pallas kernel computes a norm beside a residual
+sum, and a second one its backward pass, with the gradient of that sum.
 """
 
 import functools
@@ -54,7 +53,8 @@ class LayerNorm(nn.Module):
     dtype = self.dtype or jnp.result_type(x, scale_D, bias_D)
     triton = dispatch.triton_module('layer_norm', *shape, x.dtype, dtype)
     if beside and triton is not None and not meshes.splits_tokens():
-      pair = functools.partial(_pair, triton, dtype, self.eps)
+      pair = lambda *operands: _beside(
+          triton, dtype, self.eps, *axes.alike(operands))
       return kernels.over_tokens(pair, pallas=True)(x, scale_D, bias_D)
     y = _normalized(
         self.eps, *axes.alike((x, scale_D, bias_D))).astype(dtype)
@@ -94,18 +94,15 @@ class BatchNorm(nn.Module):
     m = mean(x),  v = max(0, mean(x^2) - m^2)
     y = (x - m) (v + eps)^(-1/2) scale + bias,  eps = 1e-5
 
-  In training, means are over the true tokens of all rows, or of `rows`
-  consecutive rows, on all devices that share the examples. In evaluation, m and
-  v are running means, the collection STATS:
+  In training, means are over the true tokens of `rows` consecutive rows (0: of
+  all rows) on all devices that share the examples. In evaluation, m and v are
+  running means, the collection STATS:
 
     running = momentum running + (1 - momentum) mean over groups of rows
 
   Statistics are float32. Source: Ioffe and Szegedy 2015, arXiv 1502.03167,
   algorithm 1, with the biased variance as in flax; groups as in Hoffer et al.
   2017, arXiv 1705.08741.
-
-  Attributes:
-    rows: rows of a batch that share statistics, 0 for all.
   """
   dtype: jnp.dtype | None = None
   momentum: float = 0.9
@@ -194,10 +191,6 @@ def standardise(x: jax.Array, eps: float) -> jax.Array:
   x = x.astype(jnp.float32)
   x -= x.mean(-1, keepdims=True)
   return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + eps)
-
-
-def _pair(triton, dtype, eps, *operands):
-  return _beside(triton, dtype, eps, *axes.alike(operands))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))

@@ -41,11 +41,14 @@ def forbid(allowed: jax.Array) -> jax.Array:
 
 
 def partial_softmax(q: jax.Array, k: jax.Array, v: jax.Array, *,
-                    scale: float, bias: jax.Array | None = None) -> Partial:
+                    scale: float | None = None,
+                    bias: jax.Array | None = None) -> Partial:
   """Attends with q [..., Q, Dh] to k, v [..., K, Dh], not normalised.
 
-  Logits are scale * q k^T + bias, with a float32 bias such as of `forbid`.
+  Logits are scale * q k^T + bias, by default with the scale Dh**-0.5 and
+  without a bias. A bias is float32, such as of `forbid`.
   """
+  scale = q.shape[-1]**-0.5 if scale is None else scale
   logits = scale * jnp.einsum(
       '...qd,...kd->...qk', q, k, preferred_element_type=jnp.float32)
   if bias is not None:
@@ -82,10 +85,9 @@ def normalise(part: Partial) -> jax.Array:
 def over_heads(attend: Callable, *arrays, num_logits: int):
   """Applies `attend` to each head of `arrays`, pytrees with leading axis H.
 
-  With many logits in all heads together, the heads run one after another and
-  save only their inputs for the backward pass. Memory is then that of one head;
-  on a CPU it fits the cache, which saves more time than recomputing costs. The
-  loop is not over examples, because the batch may be sharded over devices.
+  With many logits the heads run one after another and save only their inputs
+  for the backward pass; on a CPU that is faster too. The loop is not over
+  examples, because the batch may be sharded over devices.
   """
   if num_logits <= MANY_LOGITS:
     return jax.vmap(attend)(*arrays)

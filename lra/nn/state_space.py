@@ -125,11 +125,8 @@ class GatedOutput(nn.Module):
   Source: Dauphin et al. 2017, arXiv 1612.08083; Smith et al. 2023,
   arXiv 2208.04933, appendix G.1, and the released code
 
-  Attributes:
-    activation: one of `ACTIVATIONS`.
-    dropout: dropout rate after GELU.
-    exact: whether GELU is exact, as in S4; else its tanh approximation.
-    width: D; 0 means E. Only `full_glu` allows another width than E.
+  GELU is approximated by tanh unless `exact`, as in S4. A `width` D other than
+  0 is that of `full_glu`.
   """
   activation: str
   dropout: float

@@ -349,6 +349,11 @@ def argument(default: Any, doc: str = '', **limits) -> Any:
   return dataclasses.field(default=default, metadata={**limits, 'doc': doc})
 
 
+def count(default: int, doc: str, low: int = 1) -> Any:
+  """Declares an argument that counts something, from `low` to `MANY`."""
+  return argument(default, doc, low=low, high=MANY)
+
+
 # Arguments that mixers got after the first records:
 # model -> argument -> the value that describes the mixer before.
 ADDED_TO_MODELS: dict[str, dict[str, Any]] = {

@@ -85,15 +85,8 @@ def compiled(op, kernel, direction, target, shape, dtype, mask=True):
   """Returns the compiled forward or backward program of one kernel.
 
   Operands and results are row-major [B, L, H * Dh], as projections write and
-  read them. The forward program is that of inference; the backward program
-  takes the values that a forward pass in training saves.
-
-  Args:
-    op: 'linear', 'simpletron' or 'lightning'.
-    kernel: 'xla', 'pallas_tpu' or 'pallas_gpu'.
-    direction, target: one of PASSES, one of TARGETS.
-    shape, dtype: (B, L, H, Dh) and dtype of q.
-    mask: whether there is a mask.
+  read them; `shape` is (B, L, H, Dh). The forward program is that of inference;
+  the backward program takes the values that a forward pass in training saves.
   """
   place = jax.sharding.SingleDeviceSharding(device(target))
 

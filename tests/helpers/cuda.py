@@ -53,15 +53,10 @@ def missing():
 class Card:
   """Data of a GPU, from its data sheet and the CUDA programming guide.
 
-  Attributes:
-    kind: name of the GPU, as the driver gives it.
-    alias: a GPU of this capability that jax knows, if it does not know `kind`.
-    capability: compute capability (major, minor).
-    cores: number of streaming multiprocessors.
-    threads, fpus: most threads, and float32 units, of a multiprocessor.
-    shared: KiB of shared memory per multiprocessor; a block may use all but 1.
-    l2, memory, bandwidth: MiB, GB, GB/s.
-    clock: GHz, boost.
+  Threads, float32 units and KiB of shared memory (a block may use all but 1)
+  are those of one of its `cores` multiprocessors. l2, memory, bandwidth and
+  clock are in MiB, GB, GB/s and GHz (boost). `alias` is a GPU of this
+  capability that jax knows, if it does not know `kind`.
   """
   kind: str
   capability: tuple

@@ -6,23 +6,17 @@ takes the parameters of a model of `lra`.
 
 import numpy as np
 
-# Names of the parameters of a block and its MLP.
-NORM_MIXER, NORM_MLP, UP, DOWN = (
-    'norm_mixer', 'norm_mlp', 'up', 'down')
+from tests.helpers import mixer_oracle, recurrent_oracle
+from tests.helpers.recurrent_oracle import dense, gelu
 
 
 def logits(params, tokens, encoder, positions, *, mask_padding=True,
            drop=lambda site, x: x):
   """Returns logits [B, C] of token ids [B, L], or of pairs [B, 2, L].
 
-  Args:
-    params: parameters of the model, float64.
-    tokens: integer ids, 0 is padding.
-    encoder: `config.encoder`.
-    positions: position table [L, D], or [L + 1, D] if CLS has a position; not
-      used if positions are learned.
-    mask_padding: whether attention masks padding.
-    drop: function (name of a place, array) -> array, which applies dropout.
+  `encoder` is `config.encoder`. The table of positions, [L, D] or with CLS
+  [L + 1, D], is not used if positions are learned. `drop(name of a place,
+  array)` applies dropout.
   """
   flat = tokens.reshape(-1, tokens.shape[-1])
   x = encode(params['encoder'], flat, encoder, positions, mask_padding, drop)
@@ -63,19 +57,19 @@ def encode(params, tokens, encoder, positions, mask_padding, drop):
   keys = mask if mask_padding else np.ones_like(mask)
   for i in range(encoder.num_layers):
     block = params[f'block_{i}']
-    y = attention(pre(x, block.get(NORM_MIXER)), keys, block['mixer'])
-    x = post(x + drop('mixer', y), block.get(NORM_MIXER))
+    y = attention(pre(x, block.get('norm_mixer')), keys, block['mixer'])
+    x = post(x + drop('mixer', y), block.get('norm_mixer'))
     if encoder.block == 'none':
       continue
-    y = pre(x, block.get(NORM_MLP))
-    up = dense(y, block['mlp'][UP])
+    y = pre(x, block.get('norm_mlp'))
+    up = dense(y, block['mlp']['up'])
     if encoder.block == 'glu':
       gate = dense(y, block['mlp']['gate'])
       y = up * gate / (1 + np.exp(-gate))
     else:
-      y = gelu(up)
-    x = x + drop('mlp', dense(drop('hidden', y), block['mlp'][DOWN]))
-    x = post(x, block.get(NORM_MLP))
+      y = gelu(np, up)
+    x = x + drop('mlp', dense(drop('hidden', y), block['mlp']['down']))
+    x = post(x, block.get('norm_mlp'))
   x = pre(x, params.get('norm'))
   if encoder.pooling == 'mean':
     return np.einsum('bl,bld->bd', mask / mask.sum(1, keepdims=True), x)
@@ -85,30 +79,9 @@ def encode(params, tokens, encoder, positions, mask_padding, drop):
 
 def attention(x, keys, p):
   """Computes softmax attention over the tokens that `keys` [B, L] allows."""
-  q, k, v = (np.einsum('bld,dhe->bhle', x, p[name]['kernel'])
-             + p[name].get('bias', np.zeros((1, 1)))[:, None]
-             for name in ('query', 'key', 'value'))
-  weights = np.exp(np.einsum('bhle,bhse->bhls', q, k) / q.shape[-1]**0.5)
-  weights = weights * keys[:, None, None]
-  weights = weights / weights.sum(-1, keepdims=True)
-  o = np.einsum('bhls,bhse->blhe', weights, v)
-  return np.einsum('blhe,hed->bld', o, p['out']['kernel']) + p['out']['bias']
-
-
-def dense(x, p):
-  return x @ p['kernel'] + p['bias']
-
-
-def norm(x, p):
-  """Computes layer normalisation with Flax's epsilon."""
-  x = x - x.mean(-1, keepdims=True)
-  variance = (x**2).mean(-1, keepdims=True)
-  return x / np.sqrt(variance + 1e-6) * p['scale'] + p['bias']
-
-
-def rms_norm(x, p):
-  """Computes RMS norm; `scale` is one number, or one for each channel."""
-  return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * p['scale']
+  q, k, v = mixer_oracle.qkv(np, x, p)
+  o = mixer_oracle.attention(np, q, k, v, keys, q.shape[-1]**-0.5)
+  return mixer_oracle.merge(np, o, p['out'])
 
 
 def leave(x, p):
@@ -116,9 +89,12 @@ def leave(x, p):
   return x
 
 
+def norm(x, p):
+  return recurrent_oracle.layer_norm(np, x, 1e-6) * p['scale'] + p['bias']
+
+
+def rms_norm(x, p):
+  return recurrent_oracle.rms(np, x, p['scale'], 1e-6)
+
+
 NORMS = {'layer': norm, 'scale': rms_norm, 'rms': rms_norm, 'none': leave}
-
-
-def gelu(x):
-  """Computes GELU by the tanh approximation of Hendrycks and Gimpel 2016."""
-  return x / 2 * (1 + np.tanh((2 / np.pi)**0.5 * (x + 0.044715 * x**3)))

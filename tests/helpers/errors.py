@@ -49,7 +49,6 @@ class Case:
 
 
 def rms(x):
-  """Returns the root mean square of an array."""
   return float(np.sqrt(np.mean(np.square(np.asarray(x, np.float64)))))
 
 
@@ -71,9 +70,6 @@ def operands(op, case):
   """Returns (q, k, v, do), keyword arguments, the final state's gradient.
 
   All arrays are numpy. The gradient is None without a state.
-
-  Raises:
-    NotImplementedError: the form has an activation, and `op` has none.
   """
   rng = np.random.default_rng(case.seed)
   b, length, h, d = case.batch, case.length, case.heads, case.width
@@ -110,9 +106,7 @@ def _state(op, sums):
 
 
 def compiled(op, kernel, arrays, named, dfinal, form='plain'):
-  """Returns a function that runs a kernel; it takes no arguments.
-
-  Its results are float64 arrays by name.
+  """Returns a function without arguments: a kernel's float64 results by name.
   """
   do = arrays[3]
   keys = [key for key in named if key == 'initial_state']
@@ -167,14 +161,14 @@ def expected(op, arrays, named, dfinal):
   mask = np.asarray(named.pop('mask'))
   if dfinal is not None:
     named['dfinal'] = dfinal
-  values = _reference(op, arrays, mask, named)
+  values = reference_of(op, arrays, mask, named)
   names = ('out', 'dq', 'dk', 'dv', 'state', 'dstate')
   found = {n: _flat(x) for n, x in zip(names, values, strict=False)}
   found['dbias'] = np.stack([found[n].sum((0, 1)) for n in GRADIENTS[:3]])
   return found
 
 
-def _reference(op, arrays, mask, named):
+def reference_of(op, arrays, mask, named):
   """Returns the reference's results; applies SiLU and its derivative if asked.
   """
   named, (*operands, do) = dict(named), arrays
@@ -201,15 +195,14 @@ def expected_of_segments(op, arrays, named, ids):
     for segment in np.unique(ids[b]):
       at = ids[b] == segment
       parts = [x[b : b + 1, at] for x in arrays]
-      values = _reference(op, parts, mask[b : b + 1, at], named)
+      values = reference_of(op, parts, mask[b : b + 1, at], named)
       for name, x in zip(names, values, strict=False):
         found[name][b, at] = x[0]
   return found
 
 
 def measure(op, kernel, case):
-  """Returns relative RMS errors by name, inside the current
-  `lra.kernels.target`.
+  """Returns relative RMS errors by name; see `prepared`.
 
   'masked' is the largest value in a row that must be 0.
   """

@@ -8,10 +8,7 @@ import pytest
 
 
 def with_gradients(function):
-  """Returns a function (dy, *arrays) -> (output, *gradients).
-
-  Here dy is the gradient of a loss with respect to the output.
-  """
+  """Returns a function (dy, *arrays) -> (output, *gradients)."""
   @jax.jit
   def both(do, *args):
     out, pull = jax.vjp(function, *args)
@@ -21,10 +18,7 @@ def with_gradients(function):
 
 
 def with_cosines(function):
-  """Returns a function *arrays -> (output, gradients).
-
-  The gradient of the loss with respect to the output is cos(output).
-  """
+  """Returns a function *arrays -> (output, gradients for dy = cos(output))."""
   @jax.jit
   def both(*args):
     out, pull = jax.vjp(function, *args)

@@ -8,12 +8,7 @@ from lra.nn import layers
 
 
 def rounded(x, axes):
-  """Returns float64 x on its int8 grid, one scale per sum over `axes`.
-
-  Args:
-    x: any array.
-    axes: the axes that a matmul sums over.
-  """
+  """Returns float64 x on its int8 grid, one scale per sum over `axes`."""
   x = np.asarray(x, np.float64)
   scale = np.abs(x).max(axes, keepdims=True) / 127
   scale = np.where(scale == 0, 1, scale)

@@ -60,13 +60,14 @@ def attention(xp, q, k, v, mask, scale):
 
 
 def softmax(xp, logits, mask):
-  """Computes softmax of logits [B, H, L, S] over the keys in `mask` [B, S].
+  """Computes softmax of logits [B, H, L, S] over the keys in `mask` [B, S]."""
+  return softmax_under(xp, logits, mask[:, None, None, :])
 
-  The weights are 0 if no key is left.
-  """
-  keep = mask[:, None, None, :]
-  top = xp.where(keep, logits, -1e30).max(-1, keepdims=True)
-  e = xp.where(keep, xp.exp(xp.where(keep, logits - top, 0)), 0)
+
+def softmax_under(xp, logits, seen):
+  """Computes softmax over the keys that are `seen` (bool); 0 if none is."""
+  top = xp.where(seen, logits, -1e30).max(-1, keepdims=True)
+  e = xp.where(seen, xp.exp(xp.where(seen, logits - top, 0)), 0)
   total = e.sum(-1, keepdims=True)
   return e / xp.where(total > 0, total, 1)
 
@@ -102,6 +103,14 @@ def qkv(xp, x, params):
 def merge(xp, o, dense):
   out = xp.einsum('blhe,hed->bld', o, dense['kernel'])
   return out + dense['bias'] if 'bias' in dense else out
+
+
+def transformer(xp, params, x, mask, turn=lambda xp, y: y, bias=0):
+  """Computes the Transformer; `turn` rotates, and logits have a `bias`."""
+  q, k, v = qkv(xp, x, params)
+  logits = xp.einsum('blhd,bshd->bhls', turn(xp, q), turn(xp, k))
+  weights = softmax(xp, logits / q.shape[-1]**0.5 + bias, mask)
+  return merge(xp, weigh(xp, weights, v), params['out'])
 
 
 def check(mixer, oracle, x, mask, *, tolerance=1e-5, variables=None):

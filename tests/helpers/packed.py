@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra import kernels
-from tests.helpers import errors, reference
+from tests.helpers import errors
 
 SCALE = 0.7
 
@@ -64,12 +64,10 @@ class Call:
     return arrays, jnp.asarray(mask), state, last
 
 
-def run(call, kernel, interpret, apart=False, state=True):
+def run(call, kernel, interpret, apart=False):
   """Returns simulated results and all gradients: {name: float64 array}."""
   (q, k, v, do), mask, first, last = call.arrays()
-  if not state:
-    first = last = None
-  options = {'mask': mask, 'kernel': kernel, 'return_state': state,
+  options = {'mask': mask, 'kernel': kernel, 'return_state': True,
              **call.options()}
   function = (errors.FUNCTIONS if apart else errors.PACKED)[call.op]
 
@@ -80,7 +78,7 @@ def run(call, kernel, interpret, apart=False, state=True):
   @jax.jit
   def both(do, last, *args):
     out, pull = jax.vjp(attend, *args)
-    return out, pull((do, last) if state else do)
+    return out, pull((do, last))
 
   arrays = (q, k, v) if apart else (jnp.stack([q, k, v], axis=2),)
   bias = None if apart else jnp.ones((3, call.heads, call.width))
@@ -90,7 +88,7 @@ def run(call, kernel, interpret, apart=False, state=True):
   if not apart:
     grads = [grads[0][:, :, i] for i in range(3)]
   got = dict(zip(('dq', 'dk', 'dv', 'dbias'), (*grads, dbias), strict=True))
-  got['out'], final = out if state else (out, None)
+  got['out'], final = out
   for name, x in (('state', final), ('dstate', dstate)):
     x = x if isinstance(x, tuple) else (x,)
     got |= {f'{name}{i}': y for i, y in enumerate(x)}
@@ -110,80 +108,17 @@ def check(call, got):
 
 
 def expected(call):
-  if call.op == 'lightning':
-    want = _lightning(call)
-  else:
-    want = _linear(call)
-  grads = [want[n].sum((0, 1)) for n in ('dq', 'dk', 'dv')]
-  return {**want, 'dbias': np.stack(grads)}
-
-
-def _lightning(call):
-  (q, k, v, do), mask, state, last = call.arrays()
-  x = [reference.zero_masked(a, mask) for a in (q, k, v)]
-  silu = call.form == 'silu'
-  s = [1 / (1 + np.exp(-a)) for a in x]
-  y = [a * b if silu else a for a, b in zip(x, s, strict=True)]
-  out, *grads, final, dstate = reference.lightning(
-    *y,
-    mask,
-    do,
-    slopes=call.slopes(),
-    scale=SCALE,
-    initial_state=state,
-    dfinal=last,
-  )
-  if silu:
-    slopes = [b * (1 + a * (1 - b)) for a, b in zip(x, s, strict=True)]
-    grads = [g * slope for g, slope in zip(grads, slopes, strict=True)]
-  names = 'out', 'dq', 'dk', 'dv', 'state0', 'dstate0'
-  return dict(zip(names, (out, *grads, final, dstate), strict=True))
-
-
-def _linear(call):
-  """Evaluates the equations of linear attention with a state in float64."""
-  (q, k, v, do), mask, state, last = call.arrays()
-  q, k, v, do = (reference.zero_masked(x, mask) for x in (q, k, v, do))
-  keep = np.asarray(mask)[:, :, None, None]
-  name = call.form or 'identity'
-  phi = {
-    'elu1': lambda x: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))),
-    'relu': lambda x: np.maximum(x, 0),
-    'identity': lambda x: x,
-  }[name]
-  slope = {
-    'elu1': lambda x: np.where(x > 0, 1, np.exp(np.minimum(x, 0))),
-    'relu': lambda x: (x > 0) * 1.0,
-    'identity': np.ones_like,
-  }[name]
-  phi_q, phi_k = phi(q), phi(k) * keep
-  s0, z0 = state if call.normalize else (state, 0)
-  ds, dz = last if call.normalize else (last, 0)
-  s = np.einsum('blhd,blhe->bhde', phi_k, v) + np.float64(s0)
-  num = SCALE * np.einsum('blhd,bhde->blhe', phi_q, s)
-  norm, total, dnorm = 1.0, 0.0, 0.0
-  if call.normalize:
-    total = phi_k.sum(1) + np.float64(z0)
-    norm = np.einsum('blhd,bhd->blh', phi_q, total)[..., None] + 1e-6
-  out = num / norm * keep
-  dnum = SCALE * do / norm
-  dphi_q = np.einsum('blhe,bhde->blhd', dnum, s)
-  ds = np.einsum('blhd,blhe->bhde', phi_q, dnum) + np.float64(ds)
-  if call.normalize:
-    dnorm = -(do * out).sum(-1, keepdims=True) / norm
-    dphi_q = dphi_q + dnorm * total[:, None]
-    dz = (phi_q * dnorm * keep).sum(1) + np.float64(dz)
-  dphi_k = np.einsum('blhe,bhde->blhd', v, ds)
-  if call.normalize:
-    dphi_k = dphi_k + dz[:, None]
-  want = {
-    'out': out,
-    'dq': dphi_q * slope(q) * keep,
-    'dk': dphi_k * slope(k) * keep,
-    'dv': np.einsum('blhd,bhde->blhe', phi_k, ds),
-    'state0': s,
-    'dstate0': ds,
-  }
-  if call.normalize:
-    want |= {'state1': total, 'dstate1': dz}
-  return want
+  arrays, mask, state, last = call.arrays()
+  # The reference has pairs of states for linear attention.
+  alone = call.op == 'linear' and not call.normalize
+  given = {'initial_state': (state, 0.0) if alone else state,
+           'dfinal': (last, 0.0) if alone else last}
+  *values, final, dstate = errors.reference_of(
+    call.op, arrays, np.asarray(mask), call.options() | given)
+  want = dict(zip(('out', 'dq', 'dk', 'dv'), values, strict=True))
+  for name, x in (('state', final), ('dstate', dstate)):
+    parts = x if call.op == 'linear' else (x,)
+    want |= {f'{name}{i}': y for i, y in enumerate(parts[:1] if alone
+                                                   else parts)}
+  return {**want, 'dbias': np.stack([
+    want[name].sum((0, 1)) for name in ('dq', 'dk', 'dv')])}

@@ -31,11 +31,9 @@ def version(package):
 
 
 def linear(dense, ins=1):
-  """Returns weight [outs, ins] and bias [outs] of a dense layer.
+  """Returns weight [outs, ins] and bias [outs], if any, of a dense layer.
 
-  Args:
-    dense: kernel [*ins, *outs], bias [*outs] or none.
-    ins: number of input axes of the kernel.
+  Its kernel has `ins` input axes.
   """
   kernel = dense['kernel']
   found = {'weight': kernel.reshape(math.prod(kernel.shape[:ins]), -1).T}
@@ -46,10 +44,7 @@ def linear(dense, ins=1):
 def call(module, parts, *args, **kwargs):
   """Applies a module with all of its parameters replaced.
 
-  Args:
-    module: a PyTorch module.
-    parts: {name of a layer, '' for the module itself: its parameters}.
-    *args, **kwargs: arguments of the module.
+  `parts` is {name of a layer, '' for the module itself: its parameters}.
   """
   state = {f'{layer}.{name}' if layer else name: p
            for layer, params in parts.items() for name, p in params.items()}
@@ -94,12 +89,8 @@ def merge(o, dense):
 def around(attend):
   """Adds the projections of a `HeadMixer` to attention in PyTorch.
 
-  Args:
-    attend: function (q, k, v, mask) -> outputs; mask is bool [B, L], the others
-      are [B, H, L, Dh].
-
-  Returns:
-    A function (params, x, mask) -> outputs [B, L, D]; see `compare`.
+  `attend` maps q, k, v [B, H, L, Dh] and mask [B, L] to outputs. Returns a
+  function (params, x, mask) -> outputs [B, L, D]; see `compare`.
   """
   def theirs(params, x, mask):
     qkv = (heads(x, params[name]) for name in ('query', 'key', 'value'))
@@ -110,16 +101,8 @@ def around(attend):
 def compare(mixer, theirs, variables, x, mask, tolerance):
   """Compares outputs at tokens, and all gradients, by relative difference.
 
-  Args:
-    mixer: a mixer of `lra.models`.
-    theirs: PyTorch function (params, x, mask) -> outputs [B, L, D].
-    variables: variables of the mixer.
-    x: inputs [B, L, D], numpy.
-    mask: bool [B, L], numpy.
-    tolerance: largest difference allowed.
-
-  Returns:
-    The difference of outputs and that of gradients; see `difference`.
+  `theirs` is a PyTorch function (params, x, mask) -> outputs [B, L, D]. Returns
+  the difference of outputs and that of gradients; see `difference`.
   """
   rest = {k: v for k, v in variables.items() if k != 'params'}
   weights = np.random.default_rng(1).normal(size=x.shape).astype(np.float32)

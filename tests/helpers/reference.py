@@ -58,44 +58,26 @@ def _phi(name, x):
 def simpletron(q, k, v, mask, do, *, scale=None, initial_state=None,
                dfinal=None):
   """Results are those of `linear`; states are [B, H, Dh, Dh], without z."""
-  scale = np.shape(q)[1] ** -0.5 if scale is None else scale
-  q, k, v, do = (zero_masked(x, mask) for x in (q, k, v, do))
-  before, after = (0.0 if x is None else np.asarray(x, np.float64)
-                   for x in (initial_state, dfinal))
-  state = before + np.einsum('blhd,blhe->bhde', k, v)
-  dstate = after + scale * np.einsum('blhd,blhe->bhde', q, do)
-  return (scale * np.einsum('blhd,bhde->blhe', q, state),
-          scale * np.einsum('blhe,bhde->blhd', do, state),
-          np.einsum('blhe,bhde->blhd', v, dstate),
-          np.einsum('blhd,bhde->blhe', k, dstate), state, dstate)
+  *results, (state, _), (dstate, _) = linear(
+      q, k, v, mask, do, feature_map='identity', normalize=False,
+      scale=np.shape(q)[1] ** -0.5 if scale is None else scale,
+      **{name: None if x is None else (x, 0.0) for name, x in (
+          ('initial_state', initial_state), ('dfinal', dfinal))})
+  return *results, state, dstate
 
 
 def lightning(q, k, v, mask, do, *, slopes, scale=1.0, initial_state=None,
               dfinal=None):
   """Results are those of `linear`; states are [B, H, Dh, Dh], without z.
 
-  A Python loop over tokens takes O(L H Dh^2) operations per sequence.
+  The state decays at masked tokens too.
   """
-  b, length, h, d = np.shape(q)
-  left = np.exp(-np.asarray(slopes, np.float64))[:, None, None]
-  q, k, v, do = (zero_masked(x, mask) for x in (q, k, v, do))
-  zeros = np.zeros((b, h, d, d))
-  state = zeros
-  if initial_state is not None:
-    state = np.asarray(initial_state, np.float64)
-  out, dq, dk, dv = (np.zeros(q.shape) for _ in range(4))
-  for t in range(length):
-    state = left * state + k[:, t, :, :, None] * v[:, t, :, None, :]
-    out[:, t] = scale * (q[:, t, :, None, :] @ state)[:, :, 0]
-    dq[:, t] = scale * (state @ do[:, t, :, :, None])[..., 0]
-  dstate = zeros if dfinal is None else np.asarray(dfinal, np.float64)
-  for t in reversed(range(length)):
-    dstate = dstate + scale * q[:, t, :, :, None] * do[:, t, :, None, :]
-    dk[:, t] = (dstate @ v[:, t, :, :, None])[..., 0]
-    dv[:, t] = (k[:, t, :, None, :] @ dstate)[:, :, 0]
-    dstate = left * dstate
-  keep = np.asarray(mask)[:, :, None, None]
-  return *(x * keep for x in (out, dq, dk, dv)), state, dstate
+  *results, _, state, dstate = gated(
+      *(zero_masked(x, mask) for x in (q, k, v)),
+      np.broadcast_to(-np.asarray(slopes, np.float64), np.shape(q)[:3]),
+      zero_masked(do, mask), scale=scale, initial_state=initial_state,
+      dfinal=dfinal)
+  return *(zero_masked(x, mask) for x in results), state, dstate
 
 
 def softmax(q, k, v, mask, do, *, scale=None, bias=None, factor=1.0):

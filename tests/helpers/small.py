@@ -34,8 +34,7 @@ def config(model: str, arg: str, **train):
 def batch(task: tasks.Task, rows: int, length: int, seed=0, lead=()):
   """Returns random ids with ragged padding, labels and unit weights.
 
-  With leading axes `lead`, the arrays are microbatches of a training step. Then
-  `place` is the index of each example in the batch.
+  With leading axes `lead`, these are the microbatches of a training step.
   """
   rng = np.random.default_rng(seed)
   shape = (*lead, rows, *((2,) if task.dual else ()), length)
@@ -73,8 +72,7 @@ def random_params(p: program.Program, seed=0):
 def assert_close(got, want, tolerance=1e-5):
   """Asserts ||got - want|| <= tolerance ||want|| over two whole trees.
 
-  The order of a float32 sum depends on the CPU. So an entry whose terms cancel
-  may have any relative error, but the norm of the whole may not.
+  A single entry whose terms cancel may have any relative error.
   """
   errors, sizes = [], []
   assert jax.tree.structure(got) == jax.tree.structure(want)

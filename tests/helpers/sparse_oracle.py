@@ -34,14 +34,6 @@ def seen_by(pattern, length, head=0):
   return matrix(length, sees)
 
 
-def softmax_under(xp, logits, seen):
-  """Computes softmax over the keys that are `seen` (bool); 0 if none is."""
-  top = xp.where(seen, logits, -1e30).max(-1, keepdims=True)
-  e = xp.where(seen, xp.exp(xp.where(seen, logits - top, 0)), 0)
-  total = e.sum(-1, keepdims=True)
-  return e / xp.where(total > 0, total, 1)
-
-
 def attend(xp, q, k, v, seen):
   """Computes attention of q, k, v [B, L, H, Dh] over the keys that are `seen`.
 
@@ -49,7 +41,8 @@ def attend(xp, q, k, v, seen):
   """
   logits = xp.einsum('blhd,bshd->bhls', q, k) * q.shape[-1]**-0.5
   return mixer_oracle.weigh(
-      xp, softmax_under(xp, logits, np.broadcast_to(seen, logits.shape)), v)
+      xp, mixer_oracle.softmax_under(
+          xp, logits, np.broadcast_to(seen, logits.shape)), v)
 
 
 def mixer(*matrices):
@@ -67,17 +60,3 @@ def mixer(*matrices):
     return mixer_oracle.merge(xp, o, params['out'])
 
   return oracle
-
-
-def check_longer_padding(mixer, lengths=(40, 23), longer=75, width=8):
-  """Asserts that more padding leaves outputs at tokens unchanged."""
-  x, mask = mixer_oracle.ragged(*lengths, width=width)
-  variables = mixer_oracle.init(mixer, x, mask)
-  more = longer - x.shape[1]
-  # In a model padding is not zero: for instance, positions are added to it.
-  padded = np.pad(x, ((0, 0), (0, more), (0, 0)), constant_values=3.0)
-  got = mixer_oracle.apply(mixer, variables, padded,
-                           np.pad(mask, ((0, 0), (0, more))))
-  want = mixer_oracle.apply(mixer, variables, x, mask)
-  mixer_oracle.close(got[:, :x.shape[1]][mask], np.float64(want[mask]), 1e-5,
-                     'longer padding')

@@ -182,18 +182,6 @@ def test_only_xla_takes_segments():
   np.testing.assert_allclose(out, kernels.linear_attention(X, X, X), rtol=1e-6)
 
 
-def test_a_list_is_a_pair_of_states():
-  state = S, jnp.ones((2, 2, 32))
-
-  def loss(q, state):
-    out, last = kernels.linear_attention(
-      q, X, X, initial_state=state, return_state=True)
-    return out.sum() + sum(x.sum() for x in last)
-
-  got, want = (jax.grad(loss)(X, kind(state)) for kind in (list, tuple))
-  np.testing.assert_array_equal(got, want)
-
-
 @pytest.mark.every(4)
 @pytest.mark.parametrize('steep', (200.0, 1e37, 1e39))
 @pytest.mark.parametrize('kernel', ('xla', 'pallas_tpu', 'pallas_triton'))

@@ -15,10 +15,7 @@ pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
 from lra import kernels
 from lra.kernels import hopper_call
-from lra.kernels.hopper import Columns
 from lra.kernels.lightning import pallas_gpu as lightning
-from lra.kernels.linear import features
-from lra.kernels.linear import pallas_gpu as linear
 from tests.helpers import packed
 from tests.helpers.gradients import hopper_simulator
 
@@ -90,30 +87,3 @@ def test_a_batch_of_calls_is_what_single_calls_are():
   np.testing.assert_array_equal(got, jnp.stack(want))
 
 
-_store, _thirds = Columns.store, hopper_call._thirds
-FAULTS = {
-  'keys and values swapped': (
-    hopper_call, '_thirds', lambda *x: [_thirds(*x)[i] for i in (0, 2, 1)]),
-  'no derivative': (features, 'silu_slope', lambda x: 1.0 + 0.0 * x),
-  'no sums': (Columns, 'add', lambda self, sums, *tiles, zero=0: sums),
-  'only the last chunk': (
-    Columns, 'store', lambda self, sums, targets, where: _store(
-      self, sums, targets, (*where[:2], where[2] * 0))),
-  'no state': (linear, '_with_state', lambda sums, *_: sums),
-}
-
-
-@full
-@pytest.mark.parametrize('fault, op, width', [
-  ('keys and values swapped', 'linear', 64),
-  ('keys and values swapped', 'lightning', 64),
-  ('no derivative', 'lightning', 64), ('no sums', 'linear', 64),
-  ('no sums', 'lightning', 64), ('only the last chunk', 'lightning', 128),
-  ('no state', 'linear', 64)])
-def test_a_fault_is_found(fault, op, width, run, monkeypatch):
-  form = {'linear': 'elu1', 'lightning': 'silu'}[op]
-  call = Call(op, form, 1, 70, 2, width)
-  packed.check(call, run(call))
-  monkeypatch.setattr(*FAULTS[fault])
-  with pytest.raises(AssertionError):
-    packed.check(call, run(call))

@@ -7,7 +7,6 @@ operands in registers; see `lra.kernels.hopper`.
 
 import functools
 
-import jax
 import jax.numpy as jnp
 import pytest
 
@@ -16,7 +15,6 @@ pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 from lra import kernels
 from lra.kernels import hopper, hopper_call
 from lra.kernels.lightning import pallas_gpu as lightning
-from lra.kernels.linear import pallas_gpu as linear
 from tests.helpers import errors
 from tests.helpers.errors import Case, relative_rms
 from tests.helpers.gradients import hopper_simulator
@@ -91,17 +89,6 @@ def test_relu_without_eps_and_normaliser(simulator):
   assert relative_rms(got, want) < errors.bound('out', 'bfloat16')
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('op', ('linear', 'lightning'))
-def test_vmap_gives_what_single_calls_give(op, simulator):
-  q, k, v, _ = errors.operands(op, Case(70, 1, 64, 'bfloat16', 'full'))[0]
-  attend = functools.partial(errors.FUNCTIONS[op], kernel='pallas_gpu')
-  with simulator():
-    got = jax.vmap(attend)(q[:, None], k[:, None], v[:, None])[:, 0]
-  want = errors.FUNCTIONS[op](q, k, v, kernel='xla')
-  assert relative_rms(got, want) < errors.bound('out', 'bfloat16')
-
-
 @pytest.mark.parametrize('pairs', (1, 8, 48, 128, 200, 1024))
 @pytest.mark.parametrize('chunks', (1, 3, 16, 63, 64, 1025))
 def test_parts_cover_the_sequence_and_fill_the_device(pairs, chunks):
@@ -115,42 +102,3 @@ def test_parts_cover_the_sequence_and_fill_the_device(pairs, chunks):
     if chunks >= 64:
       blocks = pairs * parts
       assert blocks >= 0.75 * min(slots, pairs * chunks // 4)
-
-
-def test_lightning_cuts_only_what_leaves_the_device_empty():
-  assert lightning._parts(128, 32) == 1
-  assert lightning._parts(8, 512) * 8 > 0.9 * hopper_call.SM_COUNT
-  assert lightning._parts(1, 1) == 1
-  for pairs in range(1, 70):
-    parts = lightning._parts(4, pairs)
-    per = -(-pairs // parts)
-    assert (parts - 1) * per < pairs <= parts * per
-
-
-def test_many_parts_are_added_up_outside_the_kernels():
-  x = jnp.ones((1, 2, linear.IN_KERNEL_PARTS + 1, 3, 3))
-  added, none = linear._few_parts((x, None))
-  assert added.shape == (1, 2, 1, 3, 3) and none is None
-  few = x[:, :, 1:], None
-  assert linear._few_parts(few) is few
-
-
-def test_a_traced_negative_slope_stays_in_bounds(simulator):
-  """A traced slope cannot be validated; gradients still equal XLA's."""
-  arrays = errors.operands('lightning', Case(130, 1, 64, 'bfloat16', 'full'))[0]
-  q, k, v, do = arrays[:4]
-
-  def gradients(kernel, slopes):
-    def attend(q, k, v):
-      return kernels.lightning_attention(
-        q, k, v, slopes=slopes, scale=0.1, kernel=kernel
-      )
-
-    return jax.vjp(attend, q, k, v)[1](do)
-
-  slopes = jnp.full(q.shape[2], -0.01, jnp.float32)
-  with simulator():
-    got = jax.jit(lambda s: gradients('pallas_gpu', s))(slopes)
-  want = jax.jit(lambda s: gradients('xla', s))(slopes)
-  for g, w in zip(got, want, strict=True):
-    assert relative_rms(g, w) < errors.bound('dq', 'bfloat16')

@@ -105,21 +105,6 @@ def test_a_batch_over_devices(name, kernel):
       NamedSharding(over, SPLIT), got[0].ndim)
 
 
-@pytest.mark.parametrize('op', OPS)
-def test_a_batch_that_cannot_be_split_keeps_its_options(op):
-  q, k, v = _draw(*[(3, 20, H, D)] * 3)
-  options = {'mask': MASK[:3, :20]}
-  if op == 'lightning':
-    (options['initial_state'],) = _draw((3, H, D, D))
-    options['slopes'] = SLOPES
-  attend = functools.partial(FUNCTIONS[op], kernel='xla')
-  want = attend(q, k, v, **options)
-  _same(kernels.sharded(attend, mesh(data=4))(q, k, v, **options), want)
-  for name in options:  # each option changes the result
-    fewer = {n: x for n, x in options.items() if n != name}
-    assert relative_rms(attend(q, k, v, **fewer), want) > 1e-2
-
-
 @pytest.mark.every(5)
 @pytest.mark.parametrize('batch, axes', [
   (3, {'data': 4}), (4, {'model': 2}), (4, {'sequence': 2}),
@@ -251,14 +236,6 @@ def test_only_whole_sequences_have_states_and_segments(op, option):
   with pytest.raises(NotImplementedError,
                      match='|'.join(option.keys())):  # fmt: skip
     attend(*_draw(*QKV), **option, **more)
-
-
-@FULL
-def test_scale_is_that_of_the_whole_sequence():
-  attend = kernels.sharded(kernels.simpletron_attention,
-                           mesh(data=1, sequence=4))  # fmt: skip
-  want = kernels.simpletron_attention(*_draw(*QKV), scale=L**-0.5)
-  _same(attend(*_draw(*QKV)), want)
 
 
 @pytest.mark.every(3)

@@ -2,7 +2,6 @@
 """
 
 import contextlib
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from lra.kernels.scan import pallas_tpu as scan_tpu
 from lra.kernels.scan import xla as scan
 from tests.helpers import aot, small
 from tests.helpers.gradients import descriptions
-from tests.helpers.recurrent import FUNCTIONS, Call, Case, check, parts
+from tests.helpers.recurrent import Call, Case, check
 from tools import h200, hlo
 
 FULL = pytest.mark.full
@@ -153,21 +152,6 @@ def _run(call, tokens, state=None):
 
 
 @pytest.mark.parametrize('case', [
-  Case('delta', 50, decay=-0.1, channels=True, mask=False, state=False),
-  Case('gated', 50, mask=False, state=False),
-  Case('scan', 50, mask=False, state=False, dtype='complex64')], ids=str)
-def test_second_half_from_the_state_of_the_first(case):
-  call = Call(case)
-  whole, last = _run(call, call.moving)
-  first, state = _run(call, {n: x[:, :31] for n, x in call.moving.items()})
-  second, end = _run(call, {n: x[:, 31:] for n, x in call.moving.items()},
-                     state)  # fmt: skip
-  both = jnp.concatenate([first, second], 1)
-  small.assert_close(parts(both), parts(whole), 1e-5)
-  small.assert_close(parts(end), parts(last), 1e-5)
-
-
-@pytest.mark.parametrize('case', [
   pytest.param(Case('delta', 40, decay=-0.1, mask=False, state=False),
                marks=FULL),
   *(Case('gated', 40, channels=x, mask=False, state=False)
@@ -181,17 +165,6 @@ def test_minus_infinity_forgets_all_before(case):
   grads = jax.jit(jax.grad(lambda x: call.run(x)[0].sum()))(
     call.moving | {'log_decay': decay})
   assert all(np.isfinite(x).all() for x in grads.values())
-
-
-def test_both_delta_rules_agree():
-  """A general delta rule with k * beta, -k, beta * k equals the delta rule."""
-  call = Call(Case('delta', 40, mask=False, state=False))
-  (q, k, v), beta = (call.moving[n] for n in 'qkv'), call.moving['beta']
-  wide = beta[..., None]
-  simple, general = (jax.jit(functools.partial(f, scale=0.7))
-                     for f in (FUNCTIONS['delta'], FUNCTIONS['general']))
-  np.testing.assert_allclose(general(q, k * wide, v, -k, wide * k),
-                             simple(q, k, v, beta=beta), atol=1e-5)
 
 
 @_cases([DELTA[0], GATED[3].but(mask=True), SCAN[6]],

@@ -11,12 +11,10 @@ import pytest
 from jax.sharding import AxisType
 
 from lra import kernels
-from lra.kernels.softmax import splash
 from tests.helpers import errors, reference
 from tests.helpers.errors import Case, relative_rms
-from tests.helpers.gradients import descriptions
+from tests.helpers.gradients import descriptions, with_gradients
 from tests.helpers.products import at_the_highest
-from tools import hlo
 
 # Covers each length, width, mask and dtype; not all combinations.
 CASES = [
@@ -38,12 +36,6 @@ def interpreted():
     yield
 
 
-def _check(case):
-  with errors.simulated('splash'):
-    found = errors.measure('softmax', 'splash', case)
-  assert errors.within(found, case.dtype), found
-
-
 def _inputs(length, keys, width, value_width, dtype='float32', heads=2):
   """Returns (q, k, v, do) and a mask with one example of each kind."""
   rng = np.random.default_rng(length)
@@ -59,36 +51,27 @@ def _inputs(length, keys, width, value_width, dtype='float32', heads=2):
   return arrays, jnp.asarray(mask)
 
 
-def _with_gradients(function):
-  def both(q, k, v, do, mask):
-    out, pull = jax.vjp(lambda *x: function(*x, mask=mask), q, k, v)
-    return out, *pull(do)
-
-  return jax.jit(both)
-
-
 def _same(got, want, bound=1e-5):
   for x, y in zip(got, want, strict=True):
     assert relative_rms(x, y) < bound
 
 
-@pytest.mark.parametrize(
-  'case', [Case(63, 2, 64, 'bfloat16', 'empty', 0)], ids=str
-)
+@pytest.mark.parametrize('case', [
+  Case(63, 2, 64, 'bfloat16', 'empty', 0),
+  *(pytest.param(case, marks=pytest.mark.full) for case in CASES)], ids=str)
 def test_equals_float64(case):
-  _check(case)
+  with errors.simulated('splash'):
+    found = errors.measure('softmax', 'splash', case)
+  assert errors.within(found, case.dtype), found
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('case', CASES, ids=str)
-def test_equals_float64_at_every_size(case):
-  _check(case)
-
-
-@pytest.mark.full
-def test_other_keys_than_queries_and_values_of_another_width(interpreted):
-  (q, k, v, do), mask = _inputs(130, 270, 32, 64)
-  got = _with_gradients(attend)(q, k, v, do, mask)
+@pytest.mark.parametrize('length, keys, width, value_width, heads', [
+  (130, 270, 32, 64, 2), (300, 300, 288, 300, 1)])
+def test_other_sizes(interpreted, length, keys, width, value_width, heads):
+  """Tests other keys than queries, and several blocks of wide heads."""
+  (q, k, v, do), mask = _inputs(length, keys, width, value_width, heads=heads)
+  got = with_gradients(functools.partial(attend, mask=mask))(do, q, k, v)
   _same(got, reference.softmax(q, k, v, mask, do))
   for x in got:  # all keys are masked
     np.testing.assert_array_equal(x[3], 0)
@@ -97,7 +80,7 @@ def test_other_keys_than_queries_and_values_of_another_width(interpreted):
 @pytest.mark.parametrize('keys', (128, 130))
 def test_without_a_mask_padding_takes_no_part(interpreted, keys):
   (q, k, v, do), _ = _inputs(40, keys, 16, 16)
-  got = _with_gradients(attend)(q, k, v, do, None)
+  got = with_gradients(attend)(do, q, k, v)
   _same(got, reference.softmax(q, k, v, np.ones((4, keys), bool), do))
 
 
@@ -121,22 +104,6 @@ def test_masked_keys_take_no_part_down_to_the_logit_it_gives_them(
     assert (relative_rms(out, want) < 1e-5) == found
 
 
-def test_blocks_are_even_and_short_of_their_most():
-  for width in (64, 512):
-    for length in (1, 128, 129, 512, 513, 2001, 4001, 16384):
-      block = splash.block_size(length, width)
-      count = -(-length // block)
-      assert block % 128 == 0 and block <= (512 if width == 64 else 256)
-      assert block * count - length < 128 * count
-
-
-@pytest.mark.full
-def test_several_blocks_of_wide_heads(interpreted):
-  (q, k, v, do), mask = _inputs(300, 300, 288, 300, heads=1)
-  got = _with_gradients(attend)(q, k, v, do, mask)
-  _same(got, reference.softmax(q, k, v, mask, do))
-
-
 def test_a_shard_map_that_checks_vma_is_refused():
   mesh = jax.make_mesh(
     (2,), ('data',), axis_types=(AxisType.Auto,), devices=jax.devices()[:2]
@@ -154,7 +121,8 @@ def test_a_shard_map_that_checks_vma_is_refused():
 def test_float32_products_run_at_the_highest_precision(interpreted, dtype):
   """Inspects the program: the interpreter never rounds, a TPU might."""
   (q, k, v, do), mask = _inputs(8, 8, 8, 8, dtype)
-  program = jax.make_jaxpr(_with_gradients(attend))(q, k, v, do, mask)
+  program = jax.make_jaxpr(with_gradients(
+    functools.partial(attend, mask=mask)))(do, q, k, v)
   highest = [high for _, high in at_the_highest(program.jaxpr)]
   assert len(highest) >= 9  # forward 2, keys and values 4, queries 3
   assert all(highest) if dtype == 'float32' else not any(highest)
@@ -167,8 +135,11 @@ def _compiled(target, kernel, shape, keys, value_width, dtype, backward):
   function = functools.partial(kernels.softmax_attention, kernel=kernel)
   shapes = (length, d), (keys, d), (keys, value_width), (length, value_width)
   arrays = [describe((b, n, h, width), dtype) for n, width in shapes]
-  both = _with_gradients(function) if backward else (
-    lambda q, k, v, do, mask: function(q, k, v, mask=mask))  # fmt: skip
+
+  def both(q, k, v, do, mask):
+    run = functools.partial(function, mask=mask)
+    return with_gradients(run)(do, q, k, v) if backward else run(q, k, v)
+
   with kernels.target('tpu'):
     program = jax.jit(both).lower(*arrays, describe((b, keys), bool))
     return program.compile()
@@ -206,40 +177,6 @@ def test_it_compiles_for_tpus_and_keeps_no_weights(
   assert calls == (3 if backward else 1)
   if shape[1] >= 1024:  # else the operands are as large as the weights
     assert not _weights(program, shape, keys)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'kernel, copied, target, width',
-  [
-    ('splash', False, 'v5e', 64),
-    ('splash', False, 'v6e', 128),
-    ('chunked', True, 'v6e', 128),
-  ],
-)
-def test_projections_write_what_it_reads(kernel, copied, target, width):
-  """The splash kernel reads projections without copies; `chunked` copies."""
-  describe = descriptions(target)
-
-  def layer(x, weights, last, mask):
-    q, k, v = (jnp.einsum('bld,dhe->blhe', x, w) for w in weights)
-    out = kernels.softmax_attention(q, k, v, mask=mask, kernel=kernel)
-    return jnp.einsum('blhe,hed->bld', out, last)
-
-  dtype = jnp.bfloat16
-  weights = [describe((512, 4, width), dtype)] * 3
-  x, mask = describe((8, 4096, 512), dtype), describe((8, 4096), bool)
-  last = describe((4, width, 512), dtype)
-  with kernels.target('tpu'):
-    program = jax.jit(layer).lower(x, weights, last, mask)
-  computations, entry = hlo.parse(program.compile().as_text())
-  copies = [
-    o.shape
-    for o in computations[entry]
-    if o.op in ('copy', 'transpose')
-    and hlo.size(o.shape.replace('S(1)', '')) >= 8 * 4096 * 4 * width * 2
-  ]
-  assert bool(copies) == copied
 
 
 @pytest.mark.full

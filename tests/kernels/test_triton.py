@@ -17,7 +17,6 @@ pytest.importorskip('jax.experimental.pallas.triton')
 
 from lra import kernels
 from lra.kernels import triton
-from lra.kernels.lightning import pallas_triton as lightning
 from lra.kernels.norm_project import pallas_triton as norm_project
 from tests.helpers import cuda, errors, reference
 from tests.helpers.errors import FUNCTIONS, PACKED, Case, relative_rms
@@ -79,37 +78,6 @@ def test_errors(op, case, parts, monkeypatch):
   assert errors.within(found, case.dtype), (op, case, found)
 
 
-_row, _columns = triton.Place._row, triton.Place._columns
-_block = norm_project._block
-FAULTS = {
-  'rows not masked': (triton.Place, 'valid', lambda *_: None),
-  'rows moved': (triton.Place, '_row', lambda self, n: _row(self, n) + 1),
-  'lanes not masked': (
-    triton.Place, '_columns', lambda *x: (*_columns(*x)[:2], None)),
-  'part left out': (triton, 'cut', lambda length, pairs, rows, **_: (1, 1)),
-  'block left out': (norm_project, '_block', lambda x, k: (0, x.columns)),
-  'one tf32 product': (
-    triton, '_split', lambda x, split=triton._split: (split(x)[0], 0 * x)),
-}
-
-
-SHARED = tuple(FAULTS)[:3]
-
-
-@FULL
-@pytest.mark.parametrize('fault, op', [
-  *((x, op) for op in OPS for x in (*SHARED, 'part left out',
-                                    'one tf32 product')),
-  *((x, 'norm_project') for x in (*SHARED, 'block left out'))])
-def test_faults_are_found(fault, op, monkeypatch):
-  """With faults put into the kernels, errors exceed their bounds."""
-  monkeypatch.setattr(*FAULTS[fault])
-  if op == 'norm_project':
-    assert not _within(_errors('pallas_triton', 'float32', 2, 37, 48, 80),
-                       'float32')
-    return
-  case = Case(70, 2, 48, 'float32', 'empty', 1)
-  assert not errors.within(errors.measure(op, 'pallas_triton', case), 'float32')
 
 
 def _close(got, want, bound=1e-5):
@@ -172,25 +140,6 @@ def test_no_scale_is_too_small(scale):
     assert not any(np.any(x) for x in (*got, *want))
     return
   _close(got, want)
-
-
-@FULL
-@pytest.mark.parametrize('packed', (False, True))
-def test_silu_in_the_kernel_is_silu_outside(packed):
-  """NaN in masked tokens reaches no output and no gradient."""
-  case = Case(70, 2, 48, 'float32', 'ragged', 3)
-  (q, k, v, _), named, _ = errors.operands('lightning', case)
-  arrays = [jnp.stack([q, k, v], axis=2)] if packed else [q, k, v]
-  named['slopes'] = jnp.asarray([0.1, 0.5])
-  attend = (PACKED if packed else FUNCTIONS)['lightning']
-  (out, got), (wanted, want) = (with_cosines(functools.partial(
-    attend, activation='silu', kernel=kernel, **named))(*arrays)
-    for kernel in ('pallas_triton', 'xla'))  # fmt: skip
-  mask = np.asarray(named['mask'])
-  _close(out, wanted)
-  for x, y in zip(got, want, strict=True):
-    assert not np.asarray(x)[~mask].any()
-    _close(np.asarray(x)[mask], np.asarray(y)[mask])
 
 
 @pytest.mark.every(3)
@@ -308,13 +257,3 @@ def test_parts_cover_the_sequence_and_fill_the_device(pairs, length):
     assert parts == 1 or per_part * 32 >= triton.LEAST
     if length // triton.LEAST * pairs >= 2 * card.cores:
       assert parts * pairs >= 1.5 * card.cores
-
-
-def test_lightning_cuts_only_what_leaves_most_of_the_device_empty():
-  """Lightning splits only small batches, because each part costs memory."""
-  for batch, cut in ((32, False), (8, True)):
-    shape = triton.Shape(batch, 4096, 4, 32, True, 64, 32)
-    with cuda.CARDS['h200'].lowering():
-      parts, per_part = lightning._parts(shape, 4, 4)
-    assert (parts > 1) == cut
-    assert (parts - 1) * per_part < 64 <= parts * per_part

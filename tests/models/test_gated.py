@@ -7,27 +7,25 @@ import numpy as np
 import pytest
 
 from lra import models
-from tests.helpers import gated_oracle as parts
 from tests.helpers import mixer_oracle, small
-from tests.helpers.state_space_oracle import dense, sigmoid
+from tests.helpers import recurrent_oracle as parts
+from tests.helpers.mixer_oracle import heads as project
+from tests.helpers.recurrent_oracle import dense, sigmoid
 
 
 def gla(direction='bidirectional', **_):
   def oracle(xp, p, x, mask):
-    qkv = [(name, parts.project(xp, x, p[name]))
+    qkv = [(name, project(xp, x, p[name]))
            for name in ('query', 'key', 'value')]
     low = x @ p['forget_down']['kernel']
-    forget = parts.project(xp, low, p['forget_up'], bias=True)
+    forget = project(xp, low, p['forget_up'])
     decay = sigmoid(xp, forget) ** (1 / 16)
 
     def one_way(reverse):
       done = []
       for name, y in qkv:
         if 'query_convolution' in p:
-          y = parts.convolve(
-              xp, y.reshape(*mask.shape, -1),
-              p[f'{name}_convolution']['kernel'], mask, reverse
-          ).reshape(y.shape)
+          y = parts.convolve(xp, y, p[f'{name}_convolution'], mask, reverse)
         done.append(y)
       return parts.attention(
           xp, *done, decay, mask, done[0].shape[-1]**-0.5, reverse)
@@ -39,7 +37,7 @@ def gla(direction='bidirectional', **_):
 
 def retnet(direction='bidirectional', **_):
   def oracle(xp, p, x, mask):
-    q, k, v = (parts.project(xp, x, p[name])
+    q, k, v = (project(xp, x, p[name])
                for name in ('query', 'key', 'value'))
     heads, width = q.shape[2:]
     q, k = mixer_oracle.turn(xp, q), mixer_oracle.turn(xp, k)
@@ -53,7 +51,7 @@ def retnet(direction='bidirectional', **_):
 
 def hgrn2(direction='bidirectional', layer=0, **_):
   def oracle(xp, p, x, mask):
-    q, f, v = (parts.project(xp, x, p[name], bias=True)
+    q, f, v = (project(xp, x, p[name])
                for name in ('query', 'forget', 'value'))
     least = 0
     if layer and 'lower' in p:
@@ -74,16 +72,16 @@ def metala(direction='bidirectional', **_):
     def one_way(reverse):
       u = x
       if 'convolution' in p:
-        u = parts.convolve(xp, x, p['convolution']['kernel'], mask, reverse)
-      q, v = (parts.project(xp, u, p[name]) for name in ('query', 'value'))
-      decay = sigmoid(xp, parts.project(xp, u, p['forget'])) ** (1 / 16)
+        u = parts.convolve(xp, x, p['convolution'], mask, reverse)
+      q, v = (project(xp, u, p[name]) for name in ('query', 'value'))
+      decay = sigmoid(xp, project(xp, u, p['forget'])) ** (1 / 16)
       o = parts.attention(
           xp, q, 1 - decay, v, decay, mask, q.shape[-1]**-0.5, reverse)
       if 'augmentation' in p:
         own = (q * (1 - decay) * p['augmentation']).sum(-1, keepdims=True)
         o = o + sigmoid(xp, own * v)
       return parts.layer_norm(xp, o, 1e-5) * parts.silu(
-          xp, parts.project(xp, u, p['gate'], bias=True))
+          xp, project(xp, u, p['gate']))
 
     return xp.einsum('blhe,hed->bld', parts.both(direction, one_way),
                      p['out']['kernel'])
@@ -99,8 +97,7 @@ def mamba2(heads=4, groups=1, direction='bidirectional', **_):
     inner, (batch, length) = z.shape[-1], mask.shape
 
     def one_way(reverse):
-      c = parts.convolve(xp, u, p['convolution']['kernel'], mask, reverse,
-                         p['convolution']['bias'])
+      c = parts.convolve(xp, u, p['convolution'], mask, reverse)
       v = c[..., :inner].reshape(batch, length, heads, -1)
       k, q = (xp.repeat(
           c[..., inner:].reshape(batch, length, 2, groups, -1)[:, :, i],
@@ -119,26 +116,22 @@ def mamba2(heads=4, groups=1, direction='bidirectional', **_):
 
 def _read_before(xp, q, k, v, decay, mask, reverse):
   """Returns, for each token, the output of the token before it."""
-  def step(carry, now):
+  def step(carry, q, k, v, decay):
     S, last = carry
-    q, k, v, decay, token = now
-    new = decay[..., None, None] * S + k[..., None] * v[:, :, None]
-    here = xp.einsum('bhn,bhne->bhe', q, new)
-    return (xp.where(token[:, None, None, None], new, S),
-            xp.where(token[:, None, None], here, last)), last
+    S = decay[..., None, None] * S + k[..., None] * v[:, :, None]
+    return (S, xp.einsum('bhn,bhne->bhe', q, S)), last
 
   batch, _, heads, width = v.shape
   start = (xp.zeros((batch, heads, q.shape[-1], width)),
            xp.zeros((batch, heads, width)))
-  return parts.loop(xp, step, start, (q, k, v, decay, mask), reverse)
+  return parts.loop(xp, step, start, (q, k, v, decay), mask, reverse)
 
 
 def hydra(heads=4, groups=1, direction='bidirectional', **_):
   def oracle(xp, p, x, mask):
     batch, length = mask.shape
     z, u, step = (x @ p[name]['kernel'] for name in ('gate', 'inputs', 'step'))
-    u = parts.convolve(xp, u, p['convolution']['kernel'], mask, False,
-                       p['convolution']['bias'],
+    u = parts.convolve(xp, u, p['convolution'], mask,
                        centred=direction != 'causal')
     inner = z.shape[-1]
     v = u[..., :inner].reshape(batch, length, heads, -1)
@@ -170,7 +163,7 @@ def _features(xp, y, decay):
 
 def lion(decay='selective', direction='bidirectional', **_):
   def oracle(xp, p, x, mask):
-    q, k, v = (parts.project(xp, x, p[name])
+    q, k, v = (project(xp, x, p[name])
                for name in ('query', 'key', 'value'))
     q, k = _features(xp, q, decay), _features(xp, k, decay)
     a = xp.ones(q.shape[:3])
@@ -199,21 +192,17 @@ def lion(decay='selective', direction='bidirectional', **_):
 
 def _memory(xp, q, k, v, gate, forget, mask, reverse):
   """Computes C and n token by token, without a stabiliser."""
-  def step(carry, now):
+  def step(carry, q, k, v, gate, forget):
     C, n = carry
-    q, k, v, gate, forget, token = now
-    new_C = forget[..., None, None] * C + (
+    C = forget[..., None, None] * C + (
         gate[..., None, None] * k[..., None] * v[:, :, None])
-    new_n = forget[..., None] * n + gate[..., None] * k
-    C = xp.where(token[:, None, None, None], new_C, C)
-    n = xp.where(token[:, None, None], new_n, n)
+    n = forget[..., None] * n + gate[..., None] * k
     below = xp.maximum(xp.abs((q * n).sum(-1)), 1)
-    h = xp.einsum('bhn,bhne->bhe', q, C) / below[..., None]
-    return (C, n), xp.where(token[:, None, None], h, 0)
+    return (C, n), xp.einsum('bhn,bhne->bhe', q, C) / below[..., None]
 
   start = (xp.zeros((len(q), *k.shape[2:], v.shape[-1])),
            xp.zeros((len(q), *k.shape[2:])))
-  return parts.loop(xp, step, start, (q, k, v, gate, forget, mask), reverse)
+  return parts.loop(xp, step, start, (q, k, v, gate, forget), mask, reverse)
 
 
 def mlstm(heads=3, forget_gate='sigmoid', direction='bidirectional', **_):
@@ -225,8 +214,7 @@ def mlstm(heads=3, forget_gate='sigmoid', direction='bidirectional', **_):
       return xp.einsum('blki,kio->blko', y, weight).reshape(z.shape)
 
     def one_way(reverse):
-      c = parts.convolve(xp, u, p['convolution']['kernel'], mask, reverse,
-                         p['convolution']['bias'])
+      c = parts.convolve(xp, u, p['convolution'], mask, reverse)
       qkv = [blocks(c, p['query']), blocks(c, p['key']), blocks(u, p['value'])]
       both = xp.concatenate(qkv, -1)
       gate, forget = (both @ p[name]['kernel'] + p[name]['bias']
@@ -238,8 +226,7 @@ def mlstm(heads=3, forget_gate='sigmoid', direction='bidirectional', **_):
                   reverse)
       return h, c
 
-    ways = [one_way(reverse) for reverse in (False, True)[
-        :1 + (direction == 'bidirectional')]]
+    ways = [one_way(reverse) for reverse in parts.passes(direction)]
     h = parts.layer_norm(xp, sum(h for h, _ in ways), 1e-5).reshape(z.shape)
     y = h * p['norm'] + p['skip'] * sum(c for _, c in ways)
     return (y * parts.silu(xp, z)) @ p['out']['kernel']
@@ -284,40 +271,6 @@ def test_equals_its_recurrence(oracle, options):
                      tolerance=5e-5 if oracle in (metala, mlstm) else 3e-5)
 
 
-def test_mixes_by_a_quasiseparable_matrix():
-  """The matrix from dt x to y has rank N on either side of its diagonal.
-
-  The diagonal is 0: a state space contributes nothing of the token itself.
-  """
-  rng = np.random.default_rng(0)
-  L, N = 12, 2
-  q, k = (rng.normal(size=(2, L, 1, N)) for _ in range(2))
-  decay = rng.uniform(0.5, 1, size=(2, L, 1))
-  v = np.eye(L)[:, :, None, None] * np.ones((1, 1, 1, 1))
-  matrix = 0
-  for way in (0, 1):
-    repeat = lambda y: np.repeat(y[way:way + 1], L, axis=0)
-    matrix += _read_before(np, repeat(q), repeat(k), v, repeat(decay),
-                           np.ones((L, L), bool), way == 1)[..., 0, 0].T
-  np.testing.assert_allclose(np.diag(matrix), 0)
-  assert np.linalg.matrix_rank(matrix[L // 2:, :L // 2]) == N
-  assert np.linalg.matrix_rank(matrix[:L // 2, L // 2:]) == N
-
-
-def test_start_of_mamba2():
-  """Initial steps are log-uniform in their range, rates uniform in 1 ... 16."""
-  x, mask = mixer_oracle.ragged(4, width=4)
-  p = mixer_oracle.start(models.mixer('mamba2')(
-      num_heads=2000, expand=500, state_dim=1, dt_min=0.01, dt_max=1.0), x,
-                         mask)
-  dt = np.log1p(np.exp(p['step_bias']))
-  assert 0.01 <= dt.min() < 0.011 and 0.9 < dt.max() <= 1.001
-  np.testing.assert_allclose(np.log(dt).mean(), np.log(0.1), atol=0.1)
-  rate = np.exp(p['log_rate'])
-  assert 1 <= rate.min() < 1.1 and 15.9 < rate.max() <= 16.001
-  np.testing.assert_allclose(rate.mean(), 8.5, atol=0.3)
-
-
 def test_all_layers_share_one_table_of_bounds():
   """The encoder holds the table; without `lower_bound` there is none."""
   for lower_bound in (True, False):
@@ -329,16 +282,6 @@ def test_all_layers_share_one_table_of_bounds():
     assert ('mixer' in params) == lower_bound
     if lower_bound:
       assert params['mixer']['bounds'].shape == (3, 16)
-
-
-@pytest.mark.every(99)
-@pytest.mark.parametrize('decay', ['fixed', 'selective'])
-def test_a_long_memory_starts_near_1(decay):
-  x, mask = mixer_oracle.ragged(4, width=500)
-  p = mixer_oracle.start(
-      models.mixer('lion')(num_heads=500, decay=decay, memory='long'), x, mask)
-  rest = 1 / (1 + np.exp(-p['forget']))
-  assert 0.001 <= rest.min() < 0.0012 and 0.09 < rest.max() <= 0.1001
 
 
 @pytest.mark.full

@@ -6,8 +6,9 @@ import pytest
 
 from lra.models.hgrn import Mixer
 from lra.nn.norm import EPS
-from tests.helpers import gated_oracle, mixer_oracle, small
-from tests.helpers.state_space_oracle import dense, sigmoid
+from tests.helpers import mixer_oracle, small
+from tests.helpers import recurrent_oracle as parts
+from tests.helpers.recurrent_oracle import dense, sigmoid
 
 
 def _bounds(xp, table, layer):
@@ -18,29 +19,23 @@ def _bounds(xp, table, layer):
 
 def _oracle(layer=0, direction='bidirectional', share_theta=False, table=None):
   def oracle(xp, p, x, mask):
-    silu = lambda z: z * sigmoid(xp, z)
     low = _bounds(xp, p['lower']['bounds'] if table is None else table, layer)
     decay = low + (1 - low) * sigmoid(xp, dense(x, p['decay']))
-    pair = silu(dense(x, p['input']))
+    pair = parts.silu(xp, dense(x, p['input']))
     c = pair[..., 0::2] + 1j * pair[..., 1::2]
     total = 0
-    for reverse in (False, True)[:1 + (direction == 'bidirectional')]:
+    for reverse in parts.passes(direction):
       own = reverse and not share_theta
       turn = xp.exp(1j * p['theta_reverse' if own else 'theta'])
 
-      def step(h, now):
-        decay, c, token = now
-        new = decay * turn * h + (1 - decay) * c  # noqa: B023
-        h = xp.where(token[:, None], new, h)
-        return h, h
+      def step(h, decay, c):
+        return (decay * turn * h + (1 - decay) * c,) * 2  # noqa: B023
 
-      total = total + gated_oracle.loop(
-          xp, step, 0 * c[:, 0], (decay, c, mask), reverse)
+      total = total + parts.loop(
+          xp, step, 0 * c[:, 0], (decay, c), mask, reverse)
     y = xp.concatenate([total.real, total.imag], -1)
-    y = (y - y.mean(-1, keepdims=True)) / xp.sqrt(
-        y.var(-1, keepdims=True) + EPS)
-    y = y * p['norm']['scale'] + p['norm']['bias']
-    return dense(y * silu(dense(x, p['gate'])), p['output'])
+    y = parts.layer_norm(xp, y, EPS) * p['norm']['scale'] + p['norm']['bias']
+    return dense(y * parts.silu(xp, dense(x, p['gate'])), p['output'])
 
   return oracle
 
@@ -88,10 +83,3 @@ def test_all_layers_of_an_encoder_share_one_table():
     x = x + _oracle(k, table=exact['mixer']['bounds'])(
         np, exact[f'block_{k}']['mixer'], x, tokens > 0)
   small.assert_close(np.asarray(got)[tokens > 0], x[tokens > 0])
-
-
-def test_the_count_of_parameters_has_the_whole_table():
-  c = small.config('hgrn', 'listops')
-  c.encoder.num_layers = 3
-  shapes = small.make(c).state_shape.params
-  assert shapes['encoder']['mixer']['bounds'].shape == (3, 16)

@@ -3,12 +3,12 @@
 
 import functools
 
-import jax
 import numpy as np
 import pytest
 
-from lra.models import cosformer, lightning, linformer, shen
-from tests.helpers import mixer_oracle, small
+from lra import models
+from lra.models import lightning, shen
+from tests.helpers import mixer_oracle
 
 
 def _cosformer(full):
@@ -25,14 +25,6 @@ def _cosformer(full):
   return oracle
 
 
-@pytest.mark.parametrize('full', [None, 50])
-def test_cosformer(full):
-  x, mask = mixer_oracle.ragged(31, 12, 0, width=16)
-  mixer_oracle.check(
-      cosformer.Mixer(num_heads=2, qkv_width=12, full_length=full),
-      _cosformer(full or 31), x, mask, tolerance=3e-5)
-
-
 def _shen(xp, params, x, mask, normalization='softmax'):
   q, k, v = mixer_oracle.qkv(xp, x, params)
   if normalization == 'softmax':
@@ -45,14 +37,6 @@ def _shen(xp, params, x, mask, normalization='softmax'):
   o = xp.einsum('blhd,bshd,bshe->blhe', q, k, v)
   # Heads return 0 at padding.
   return mixer_oracle.merge(xp, o * mask[:, :, None, None], params['out'])
-
-
-@pytest.mark.parametrize('normalization', ['softmax', 'scaling'])
-def test_shen(normalization):
-  x, mask = mixer_oracle.ragged(31, 12, 0, width=16)
-  mixer_oracle.check(
-      shen.Mixer(num_heads=2, qkv_width=12, normalization=normalization),
-      functools.partial(_shen, normalization=normalization), x, mask)
 
 
 def test_large_keys_of_shen_do_not_overflow():
@@ -98,18 +82,6 @@ def _lightning(direction='causal', decay=1.0, gate=False, H=3):
 DEPTH = {'decay_by_depth': True, 'layer': 1, 'num_layers': 3}
 
 
-@pytest.mark.parametrize('options, decay', [
-    ({}, 1.0), ({'direction': 'bidirectional', 'gate': True}, 1.0),
-    (DEPTH, 1 - 1 / (2 + 1e-5) + 1e-5), ({'layer': 2, 'num_layers': 3}, 1.0),
-    mixer_oracle.full({'decay': False}, 0.0)], ids=str)
-def test_lightning(options, decay):
-  x, mask = mixer_oracle.ragged(130, 77, 1, width=24)
-  mixer_oracle.check(
-      lightning.Mixer(num_heads=3, qkv_width=24, **options),
-      _lightning(options.get('direction', 'causal'), decay, 'gate' in options),
-      x, mask)
-
-
 @pytest.mark.parametrize('layer, num_layers, factor', [
     (0, 3, 1.00001), (1, 3, 0.5000125), (2, 3, 1.4999975e-5), (0, 1, 1.00001)])
 def test_slopes_shrink_with_depth(layer, num_layers, factor):
@@ -123,6 +95,7 @@ def test_slopes_shrink_with_depth(layer, num_layers, factor):
 def _linformer(xp, params, x, mask, sharing='kv'):
   q, k, v = mixer_oracle.qkv(xp, x, params)
   e = params['E']
+  assert len(e) == (2 if sharing == 'none' else 1)
   f = e if sharing == 'kv' else params['F']
   compressed = []
   for y, matrix in ((k, e), (v, f)):
@@ -135,45 +108,24 @@ def _linformer(xp, params, x, mask, sharing='kv'):
   return mixer_oracle.merge(xp, o, params['out'])
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize('sharing', [
-    'none', mixer_oracle.full('headwise'), 'kv'])
-def test_linformer(sharing):
-  x, mask = mixer_oracle.ragged(61, 20, 0, width=16)
-  mixer = linformer.Mixer(
-      num_heads=2, qkv_width=12, num_landmarks=10, sharing=sharing)
-  mixer_oracle.check(mixer, functools.partial(_linformer, sharing=sharing), x,
-                     mask)
-  params = mixer_oracle.shapes(mixer, x, mask)
-  groups = 2 if sharing == 'none' else 1
-  assert params['E'].shape == (groups, 61, 10)
-  assert ('F' in params) == (sharing != 'kv')
-
-
-def test_identity_projections_give_softmax_attention():
-  """With M = L and E = F = I, Linformer is softmax attention."""
-  x, mask = mixer_oracle.ragged(24, 24, width=16)
-  mixer = linformer.Mixer(num_heads=2, qkv_width=16, num_landmarks=24)
-  variables = mixer_oracle.init(mixer, x, mask)
-  variables['params']['E'] = np.eye(24, dtype=np.float32)[None]
-
-  exact = jax.tree.map(np.float64, variables['params'])
-  q, k, v = mixer_oracle.qkv(np, np.float64(x), exact)
-  want = mixer_oracle.merge(np, mixer_oracle.attention(
-      np, q, k, v, mask, q.shape[-1]**-0.5), exact['out'])
-  got = mixer_oracle.apply(mixer, variables, x, mask)
-  mixer_oracle.close(got, want, 1e-5, 'outputs')
-
-
-def test_padding_adds_nothing_to_the_landmarks():
-  """Content and length of the padding do not change outputs at tokens."""
-  x, mask = mixer_oracle.ragged(40, 12, width=16)
-  mixer = linformer.Mixer(num_heads=2, qkv_width=16, num_landmarks=8)
-  long = np.pad(x, [(0, 0), (0, 20), (0, 0)], constant_values=3)
-  long_mask = np.pad(mask, [(0, 0), (0, 20)])
-  variables = mixer_oracle.init(mixer, long, long_mask)
-  want = mixer_oracle.apply(mixer, variables, long, long_mask)[:, :40][mask]
-  params = dict(variables['params'], E=variables['params']['E'][:, :40])
-  other = np.where(mask[..., None], x, 5).astype(np.float32)
-  got = mixer_oracle.apply(mixer, {'params': params}, other, mask)[mask]
-  small.assert_close(got, want)
+@pytest.mark.parametrize('name, options, oracle, lengths', [
+    *(('cosformer', {'full_length': full}, _cosformer(full or 31), (31, 12, 0))
+      for full in (None, 50)),
+    *(('shen', {'normalization': kind}, functools.partial(
+        _shen, normalization=kind), (31, 12, 0))
+      for kind in ('softmax', 'scaling')),
+    *(('lightning', {'num_heads': 3, 'qkv_width': 24, **options}, _lightning(
+        options.get('direction', 'causal'), decay, 'gate' in options),
+       (130, 77, 1)) for options, decay in (
+           ({'direction': 'bidirectional', 'gate': True}, 1.0),
+           (DEPTH, 1 - 1 / (2 + 1e-5) + 1e-5),
+           ({'layer': 2, 'num_layers': 3}, 1.0), ({'decay': False}, 0.0))),
+    *(('linformer', {'num_landmarks': 10, 'sharing': sharing},
+       functools.partial(_linformer, sharing=sharing), (61, 20, 0))
+      for sharing in ('none', 'headwise', 'kv'))],
+    ids=lambda x: x if isinstance(x, str) else '')
+def test_equals_float64(name, options, oracle, lengths):
+  x, mask = mixer_oracle.ragged(*lengths, width=16)
+  mixer_oracle.check(
+      models.mixer(name)(**{'num_heads': 2, 'qkv_width': 12, **options}),
+      oracle, x, mask, tolerance=3e-5)

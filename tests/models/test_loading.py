@@ -68,13 +68,3 @@ def test_models_that_share_a_file_have_a_class_each():
   for name, mixer in found.items():
     assert (mixer.__module__, mixer.__name__) == (
         f'lra.models.{shared[name][0]}', shared[name][1])
-
-
-def test_a_shared_file_without_a_class_names_the_class(folder):
-  (folder / 'spectral.py').write_text('')
-  sys.modules.pop('lra.models.spectral', None)
-  with pytest.raises(UserError, match='spectral.py has no mixer: define a '
-                     'class GmmPrf'):
-    models.mixer('gmm_prf')
-  assert models.names(folder) == tuple(sorted(models.SHARED['spectral']))
-  sys.modules.pop('lra.models.spectral', None)

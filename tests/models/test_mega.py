@@ -9,11 +9,7 @@ import pytest
 from lra.models import mega
 from lra.models.mega import Mixer
 from tests.helpers import mixer_oracle
-from tests.helpers.state_space_oracle import dense, recurrence, sigmoid
-
-
-def _silu(xp, x):
-  return x * sigmoid(xp, x)
+from tests.helpers.recurrent_oracle import dense, recurrence, sigmoid, silu
 
 
 def _erf(xp, x):
@@ -36,7 +32,7 @@ def _average(xp, p, x, causal, taps):
             [far, 0 * h[:, :taps]] if back else [0 * h[:, :taps], far], 1)
       h = h - keep**taps * old
     total = total + (h * p[f'{name}_project']).sum(-1) / h.shape[-1]**0.5
-  return _silu(xp, total)
+  return silu(xp, total)
 
 
 def _oracle(attention='softmax', chunk_size=0, truncation=0,
@@ -47,11 +43,11 @@ def _oracle(attention='softmax', chunk_size=0, truncation=0,
     residual, x = x, xp.where(mask[..., None], x, 0)
     D, L = x.shape[2], x.shape[1]
     z_width = p['scale'].shape[1]
-    v = _silu(xp, dense(x, p['value']))
+    v = silu(xp, dense(x, p['value']))
     m = _average(xp, p['average'], x, causal, truncation)
     base = dense(m, p['base'])
     u, h = sigmoid(xp, base[..., :D]), base[..., -D:]
-    z, r = (_silu(xp, y) for y in (
+    z, r = (silu(xp, y) for y in (
         base[..., D:D + z_width], base[..., D + z_width:-D]))
     q, k = (z * p['scale'][i] + p['shift'][i] for i in range(2))
     i = np.arange(L)
@@ -71,7 +67,7 @@ def _oracle(attention='softmax', chunk_size=0, truncation=0,
       score = (products / count + bias - 0.707107) / (0.282095 * 2**0.5)
       weights = xp.where(seen, (1 + _erf(xp, score)) / 2, 0)
     o = xp.einsum('bij,bjv->biv', weights, v)
-    update = _silu(xp, h + dense(r * o, p['out']))
+    update = silu(xp, h + dense(r * o, p['out']))
     return u * (update - residual)
 
   return oracle

@@ -2,7 +2,6 @@
 """
 
 import functools
-import math
 
 import jax
 import numpy as np
@@ -10,7 +9,9 @@ import pytest
 
 from lra import models
 from tests.helpers import mixer_oracle
+from tests.helpers import recurrent_oracle as parts
 from tests.helpers.mixer_oracle import full
+from tests.helpers.recurrent_oracle import dense
 
 
 def _convolution(xp, taps, x):
@@ -24,24 +25,12 @@ def _convolution(xp, taps, x):
                    matrix, x)
 
 
-def _norm(y, params):
-  y = y - y.mean(-1, keepdims=True)
-  y = y / ((y**2).mean(-1, keepdims=True) + 1e-6)**0.5
-  return y * params['scale'] + params['bias']
-
-
-def _dense(x, params):
-  return x @ params['kernel'] + params['bias']
-
-
-def _attention(xp, params, x, mask):
-  q, k, v = mixer_oracle.qkv(xp, x, params)
-  return mixer_oracle.merge(xp, mixer_oracle.attention(
-      xp, q, k, v, mask, q.shape[-1]**-0.5), params['out'])
+def _norm(xp, y, params):
+  return parts.layer_norm(xp, y, 1e-6) * params['scale'] + params['bias']
 
 
 def _aa_conv(xp, params, x, mask):
-  o = _attention(xp, params, x, mask)
+  o = mixer_oracle.transformer(xp, params, x, mask)
   if 'conv' not in params:
     return o
   conv = params['conv']
@@ -51,18 +40,18 @@ def _aa_conv(xp, params, x, mask):
 
 
 def _conformer(xp, params, x, mask):
-  a, conv = _attention(xp, params, x, mask), params['conv']
-  y = _norm(x + a, conv['norm_in'])
-  y = _dense(y, conv['value']) / (1 + xp.exp(-_dense(y, conv['gate'])))
+  a = mixer_oracle.transformer(xp, params, x, mask)
+  conv = params['conv']
+  y = _norm(xp, x + a, conv['norm_in'])
+  y = dense(y, conv['value']) * parts.sigmoid(xp, dense(y, conv['gate']))
   y = _convolution(xp, conv['depthwise'], y * mask[..., None])
-  y = _norm(y + conv['depthwise_bias'], conv['norm'])
-  return a + _dense(y / (1 + xp.exp(-y)), conv['out'])
+  y = _norm(xp, y + conv['depthwise_bias'], conv['norm'])
+  return a + dense(parts.silu(xp, y), conv['out'])
 
 
 def _conv_mixer(xp, params, x, mask):
   y = _convolution(xp, params['conv'], x * mask[..., None]) + params['bias']
-  erf = np.vectorize(math.erf) if xp is np else jax.scipy.special.erf
-  return _norm(y * (1 + erf(y / 2**0.5)) / 2, params['norm'])
+  return _norm(xp, parts.gelu(xp, y, exact=True), params['norm'])
 
 
 def _mlp_mixer(xp, params, x, mask):
@@ -70,8 +59,7 @@ def _mlp_mixer(xp, params, x, mask):
   n = x.shape[1]
   y = xp.einsum('ls,bld->bsd', params['up_kernel'][:n], x)
   y = y + params['up_bias'][:, None]
-  y = y * (1 + xp.tanh((2 / np.pi)**0.5 * (y + 0.044715 * y**3))) / 2
-  y = xp.einsum('sl,bsd->bld', params['down_kernel'][:, :n], y)
+  y = xp.einsum('sl,bsd->bld', params['down_kernel'][:, :n], parts.gelu(xp, y))
   return y + params['down_bias'][:n, None]
 
 

@@ -10,31 +10,16 @@ from lra.models import synthesizer
 from tests.helpers import mixer_oracle, small
 from tools import tables
 
-ENTRIES = catalogue.read()
-# Models whose parameters, patterns or angles depend on the padded length, as
-# their docstrings say. SimpleTRON's scale counts padded positions.
-MIXES_PADDING = {
-    'bigbird', 'cosformer', 'fnet', 'linformer', 'mlp_mixer', 'simpletron',
-    'simpletron_res', 'simpletron_resl', 'sinkhorn', 'sparse_fixed',
-    'sparse_strided', 'super', 'synthesizer'}
-
-
-# Models with a table of distances or taps; a shorter sequence reads a part.
-PER_LENGTH = {'long_conv', 'mega'}
-
-
-def test_the_exceptions_say_so():
-  assert {e.name for e in ENTRIES if e.mixes_padding} == MIXES_PADDING
-  for name in MIXES_PADDING:
-    text = models.FOLDER / f'{models.place(name)[0]}.py'
-    assert 'padd' in text.read_text(encoding='utf-8').split('"""')[1], name
-
-
-CASES = [(name, {}) for name in models.names() if not getattr(
-    models.module(name), 'NEEDS_PADDING', False)] + [
-        ('synthesizer', {'variant': variant})
-        for variant in synthesizer.VARIANTS[1:]] + [
-            ('bigbird', {'block_size': 16}), ('sinkhorn', {'block_size': 16})]
+# Models with parameters, patterns, angles or a scale for one padded length. Of
+# `long_conv` and `mega` a shorter sequence reads a part of a table.
+PER_LENGTH = {'long_conv', 'mega', *(
+    entry.name for entry in catalogue.read() if entry.mixes_padding)}
+CASES = [
+    *((name, {}) for name in models.names()),
+    *(('synthesizer', {'variant': variant})
+      for variant in synthesizer.VARIANTS[1:]),
+    ('bigbird', {'block_size': 16}), ('sinkhorn', {'block_size': 16}),
+    ('longformer', {'window': 10, 'dilation': 2})]
 
 
 @pytest.mark.every(49, 7)
@@ -43,7 +28,7 @@ def test_longer_padding_changes_nothing(name, options):
   """Outputs and gradients stay the same; some models need `full_length`."""
   x, mask = mixer_oracle.ragged(150, 97, 1, width=16, length=367)
   mixer = tables.mixer(name, width=16, heads=2).clone(**options)
-  if name in MIXES_PADDING | PER_LENGTH:
+  if name in PER_LENGTH:
     mixer = mixer.clone(full_length=367)
   variables = dict(mixer_oracle.init(mixer, x, mask))
   params = variables.pop('params')

@@ -92,18 +92,3 @@ def test_arc_cosine_features_have_the_kernel_in_closed_form():
   angle = np.arccos(np.clip(x[0, :, 0] @ x[0, :, 0].T, -1, 1))
   want = (np.sin(angle) + (np.pi - angle) * np.cos(angle)) / (2 * np.pi)
   np.testing.assert_allclose(phi @ phi.T, want, atol=0.01)  # 5 s.e.
-
-
-def test_many_features_give_softmax_attention_of_unit_vectors():
-  x, mask = mixer_oracle.ragged(20, 9, width=16)
-  mixer = Mixer(num_heads=2, qkv_width=12, num_features=20_000)
-  variables = mixer_oracle.init(mixer, x, mask, noise=0.0)
-  params = variables['params']
-  q, k, v = (mixer_oracle.heads(np, np.float64(x), params[name])
-             for name in ('query', 'key', 'value'))
-  q, k = (y / np.linalg.norm(y, axis=-1, keepdims=True) for y in (q, k))
-  want = mixer_oracle.merge(
-      np, mixer_oracle.attention(np, q, k, v, mask, 1.0), params['out'])
-  got = mixer_oracle.apply(mixer, variables, x, mask)
-  error = np.abs(got - want)[mask].max() / np.abs(want[mask]).max()
-  assert error < 0.05  # each weight is off by about 1 / sqrt(20,000) = 0.007

@@ -52,7 +52,7 @@ def attention(xp, q, k, v, mask, sort, size):
   seen = np.tile(same_block, 2) & valid[:, :, None, :]
   logits = xp.einsum('blhd,bshd->bhls', q, keys) * Dh**-0.5
   return mixer_oracle.weigh(
-      xp, sparse_oracle.softmax_under(xp, logits, seen), values)
+      xp, mixer_oracle.softmax_under(xp, logits, seen), values)
 
 
 def oracle(xp, params, x, mask, noise=0.0):
@@ -87,27 +87,6 @@ def test_normalisation_equals_float64_and_approaches_doubly_stochastic():
         got.sum(2), block_mask[:, None] * np.ones((2, 2, 6)))
     distances.append(np.abs(got.sum(3) - block_mask[:, None]).max())
   assert distances[0] > distances[1] > distances[2] and distances[2] < 1e-3
-
-
-@pytest.mark.full
-def test_hard_permutation_is_softmax_under_a_mask():
-  """With a permutation p as S, block n attends to the blocks n and p(n)."""
-  rng = np.random.default_rng(0)
-  L, size, permutation = 30, 8, [2, 3, 1, 0]  # no block sorted onto itself
-  q, k, v = (rng.normal(size=(2, L, 2, 4)) for _ in range(3))
-  mask = np.arange(L) < np.array([30, 19])[:, None]
-  # The second sequence has three blocks: they permute among themselves.
-  sort = np.zeros((2, 2, 4, 4))
-  sort[0, :, range(4), permutation] = 1
-  sort[1, :, range(3), [1, 2, 0]] = 1
-  places = [permutation, [1, 2, 0, 3]]
-  seen = np.stack([sparse_oracle.matrix(
-      L, lambda i, j, p=p: j // size in (i // size, p[i // size]))
-                   for p in places])[:, None] & mask[:, None, None]
-  got = sinkhorn.sorted_attention(
-      *(np.float32(x) for x in (q, k, v)), mask, np.float32(sort), size)
-  want = sparse_oracle.attend(np, q, k, v, seen)
-  mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
 
 
 def test_noise_is_added_before_the_temperature_divides(monkeypatch):

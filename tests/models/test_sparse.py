@@ -162,34 +162,9 @@ def test_star_equals_the_two_phases(block, queries):
                      x, mask)
 
 
-def test_sinks_are_read_by_all_and_read_their_window_only():
-  pattern, = models.mixer('attention_sink')(
-      radius=3, num_sinks=2).patterns(50)
-  seen = sparse_oracle.seen_by(pattern, 50)
-  assert seen[:, :2].all()
-  np.testing.assert_array_equal(np.flatnonzero(seen[1]), np.arange(5))
-
-
 @pytest.mark.parametrize('length, stride', [
     (1, 1), (2, 2), (64, 8), (65, 9), (4001, 64)])
 def test_automatic_stride_is_the_square_root_rounded_up(length, stride):
   near, strided = models.mixer('sparse_strided')().patterns(length)
   assert near.radius == stride - 1 and strided.dilation == stride
   assert np.ceil(np.sqrt(length)) == stride
-
-
-@pytest.mark.parametrize('name, fields', [
-    ('longformer', {'window': 10, 'dilation': 2}),
-    ('sparse_strided', {'stride': 6}),
-    ('sparse_fixed', {'stride': 6, 'summary': 2}),
-    ('bigbird', {'block_size': 4, 'global_blocks': 1, 'random_blocks': 0}),
-    mixer_oracle.full('longformer', {'window': 10}),
-    mixer_oracle.full('local', {'block_size': 9}),
-    mixer_oracle.full('sliding_window', {'radius': 9}),
-    mixer_oracle.full('gat', {'radius': 9}),
-    mixer_oracle.full('reformer', {
-        'rounds': 3, 'chunk_size': 4, 'num_buckets': 6})])
-def test_longer_padding(name, fields):
-  heads = {} if name == 'gat' else {'qkv_width': 8}
-  sparse_oracle.check_longer_padding(
-      models.mixer(name)(num_heads=2, **heads, **fields))

@@ -1,15 +1,12 @@
 """Learned spectral densities: samples, kernels in closed form, and rates."""
 
-import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from lra import models
-from lra.models import spectral
-from tests.helpers import mixer_oracle, small
+from tests.helpers import mixer_oracle
 
 NAMES = [f'{density}_{feature}'
          for density in ('gmm', 'fastfood', 'generative')
@@ -170,49 +167,3 @@ def test_error_falls_as_1_over_root_m(name):
   print(errors, np.abs(want[mask]).max())
   assert 3 < errors[0] / errors[1] < 5.5  # sqrt(512 / 32) = 4
   assert errors[1] < 0.05 * np.abs(want[mask]).max()
-
-
-@pytest.mark.full
-def test_fastfood_starts_as_gaussian_frequencies():
-  """Mean and second moments of rows are those of N(0, I), though Dh is 6."""
-  x, mask = mixer_oracle.ragged(2, width=6)
-  mixer = spectral.FastfoodPrf(num_heads=1, qkv_width=6, num_features=8)
-
-  def one(key):
-    return mixer.init(key, x, mask, train=False)
-
-  draws = mixer_oracle.quick_jit(jax.vmap(one))(
-      jax.random.split(jax.random.key(0), 3000))
-  rows = np.stack([_frequencies(np, 'fastfood', *(
-      jax.tree.map(lambda a, i=i: np.asarray(a[i]), draws[kind])
-      for kind in ('params', 'constants')))[0][0] for i in range(3000)])
-  assert rows.shape == (3000, 8, 6)
-  assert np.abs(rows.mean(0)).max() < 5 / np.sqrt(3000)
-  second = np.einsum('nfd,nfe->fde', rows, rows) / len(rows)
-  assert np.abs(second - np.eye(6)).max() < 5 * np.sqrt(2 / 3000)
-
-
-@pytest.mark.full
-def test_fastfood_starts_with_lengths_that_are_independent():
-  """Squared lengths of rows are independent, chi^2 with 8 degrees each.
-
-  The mean is then 8 and the variance 16. Each of 200 heads gives 16 rows.
-  """
-  x, mask = mixer_oracle.ragged(2, width=6)
-  mixer = spectral.FastfoodPrf(num_heads=200, qkv_width=1600, num_features=16)
-  drawn = jax.tree.map(np.asarray, mixer_oracle.quick_jit(functools.partial(
-      mixer.init, train=False))(jax.random.key(0), x, mask))
-  rows, _ = _frequencies(
-      np, 'fastfood', drawn['params'], drawn['constants'])
-  squares = (rows**2).sum(-1)
-  assert squares.shape == (200, 16)
-  assert np.abs(squares.mean(0) - 8).max() < 5 * np.sqrt(16 / 200)
-  assert np.abs(np.cov(squares.T) - 16 * np.eye(16)).max() < 8
-
-
-@pytest.mark.parametrize('width', [1, 2, 8, 64])
-def test_walsh_hadamard(width):
-  x = np.random.default_rng(0).normal(size=(3, width, 5))
-  with jax.enable_x64(True):
-    got = spectral.walsh_hadamard(jnp.asarray(x))
-  small.assert_close(got, _hadamard(width) @ x, 1e-12)

@@ -9,7 +9,11 @@ from lra.models import s4d
 from lra.nn import state_space
 from tests.helpers import mixer_oracle
 from tests.helpers.mixer_oracle import full
-from tests.helpers.state_space_oracle import discrete, glu, recurrence
+from tests.helpers.recurrent_oracle import discrete, glu, recurrence
+
+
+def _names(name, direction):
+  return (name, f'{name}_reverse')[:1 + (direction == 'bidirectional')]
 
 
 def _s4d(direction='bidirectional', activation='full_glu',
@@ -22,7 +26,7 @@ def _s4d(direction='bidirectional', activation='full_glu',
                          discretisation)
     u = x[..., None] * (factor * b)  # [B, L, D, N / 2]
     y = x * p['d']
-    for name in ('c', 'c_reverse')[:1 + (direction == 'bidirectional')]:
+    for name in _names('c', direction):
       back = name == 'c_reverse'
       h = recurrence(xp, a, u, reverse=back)
       if back:  # the backward state starts at the next token
@@ -45,7 +49,7 @@ def _s5(direction='bidirectional', activation='half_glu1',
     b = (p['b'][..., 0] + 1j * p['b'][..., 1]) * factor[:, None]
     u = xp.einsum('bld,nd->bln', x, b)
     y = x * p['d']
-    for name in ('c', 'c_reverse')[:1 + (direction == 'bidirectional')]:
+    for name in _names('c', direction):
       h = recurrence(xp, a, u, reverse=name == 'c_reverse')
       c = p[name][..., 0] + 1j * p[name][..., 1]
       y = y + 2 * xp.einsum('bln,dn->bld', h, c).real
@@ -61,7 +65,7 @@ def _lru(direction='bidirectional', activation='full_glu'):
     b = p['b'][..., 0] + 1j * p['b'][..., 1]
     u = xp.einsum('bld,nd->bln', x, b) * xp.exp(p['log_gamma'])
     y = x * p['d']
-    for name in ('c', 'c_reverse')[:1 + (direction == 'bidirectional')]:
+    for name in _names('c', direction):
       h = recurrence(xp, a, u, reverse=name == 'c_reverse')
       c = p[name][..., 0] + 1j * p[name][..., 1]
       y = y + xp.einsum('bln,dn->bld', h, c).real
@@ -77,8 +81,7 @@ def _long_conv(direction='bidirectional', squash=0.003, **_):
     parts = []
     for c, own in enumerate(p['d']):
       y = x * own
-      for name in ('kernels', 'kernels_reverse')[
-          :1 + (direction == 'bidirectional')]:
+      for name in _names('kernels', direction):
         w = p[name][c]
         taps = xp.sign(w) * xp.maximum(abs(w) - squash, 0)
         lag = i[:, None] - i[None]
@@ -128,22 +131,6 @@ def test_taps_are_dropped_for_a_whole_batch():
   assert np.abs(one - other).max() > 1e-3 < np.abs(one - still).max()
 
 
-def test_lru_starts_in_a_ring():
-  x, mask = mixer_oracle.ragged(4, width=6)
-  mixer = models.mixer('lru')(
-      state_dim=2000, r_min=0.6, r_max=0.8, max_phase=0.3)
-  p = mixer_oracle.start(mixer, x, mask)
-  size = np.exp(-np.exp(p['log_nu']))
-  assert 0.6 <= size.min() < 0.61 and 0.79 < size.max() <= 0.8
-  # uniform on the ring's area
-  np.testing.assert_allclose(np.mean(size**2), 0.5, atol=0.01)
-  phase = np.exp(p['log_theta'])
-  assert phase.max() <= 0.3
-  np.testing.assert_allclose(phase.mean(), 0.15, atol=0.01)
-  np.testing.assert_allclose(
-      np.exp(p['log_gamma']), (1 - size**2)**0.5, rtol=1e-5)
-
-
 def test_s5_starts_with_hippo():
   """The initial A and B equal HiPPO-LegS, computed from its definition."""
   size, blocks = 8, 3
@@ -189,11 +176,3 @@ def test_starts_of_s4d():
       np.sort(values.imag), np.sort(want.imag)[:size // 2], rtol=1e-9)
   np.testing.assert_allclose(values.real, -0.5)
   assert b.shape == (3,) and np.abs(b.imag).max() <= 2
-
-
-@pytest.mark.parametrize('tied, shared', [(True, 1), (False, 12)])
-def test_what_channels_share(tied, shared):
-  x, mask = mixer_oracle.ragged(4, width=12)
-  p = mixer_oracle.shapes(s4d.Mixer(state_dim=8, tied=tied), x, mask)
-  assert p['b'].shape == (shared, 4, 2) and p['frequency'].shape == (shared, 4)
-  assert p['c'].shape == (12, 4, 2) and p['log_step'].shape == (12,)

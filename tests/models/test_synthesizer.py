@@ -56,14 +56,6 @@ def test_equals_float64(variant):
       oracle, variant=variant), x, mask)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('variant', ['dense', 'factorised_random'])
-def test_explicit_weights_equal_float64(variant):
-  x, mask = mixer_oracle.ragged(43, 20, 0, width=16)
-  mixer_oracle.check(_mixer(variant, kernel='dense'), functools.partial(
-      oracle, variant=variant), x, mask)
-
-
 def test_numbers_of_parameters():
   """Counts without biases are those of the paper's table 1."""
   x, mask = mixer_oracle.ragged(43, width=16)
@@ -85,7 +77,6 @@ def test_numbers_of_parameters():
 @pytest.mark.parametrize('variant, drawn', [
     ('random', {'R'}), ('factorised_random', {'R1', 'R2'})])
 def test_fixed_logits_are_no_parameters(variant, drawn):
-  """Fixed logits change neither the output nor other gradients."""
   x, mask = mixer_oracle.ragged(11, width=16)
   learned, fixed = (_mixer(variant, trainable=t) for t in (True, False))
   kept = mixer_oracle.init(fixed, x, mask)
@@ -95,17 +86,6 @@ def test_fixed_logits_are_no_parameters(variant, drawn):
   assert jax.tree.map(np.shape, free['params']) == jax.tree.map(
       np.shape, mixer_oracle.init(learned, x, mask)['params'])
 
-  def gradient(mixer, variables):
-    return jax.grad(lambda params: (mixer.apply(
-        {**variables, 'params': params}, x, mask, train=False) ** 2).sum())(
-            variables['params'])
-
   np.testing.assert_array_equal(
       mixer_oracle.apply(learned, free, x, mask),
       mixer_oracle.apply(fixed, kept, x, mask))
-  want, got = gradient(learned, free), gradient(fixed, kept)
-  for name in got:
-    for a, b in zip(*map(jax.tree.leaves, (want[name], got[name])),
-                    strict=True):
-      assert np.abs(a).max() > 0
-      np.testing.assert_array_equal(a, b)

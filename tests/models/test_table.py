@@ -26,6 +26,7 @@ CAUSAL = {'direction': 'causal'}
     ('deltanet', {'num_heads': 4}, 32, 4 * 8 * 8),
     ('deltanet', {'num_heads': 4, 'key_width': 8}, 32, 4 * 2 * 8),
     ('rwkv7', {'num_heads': 4}, 32, 4 * 8 * 8),
+    ('lightning', {'num_heads': 4, 'qkv_width': 16}, 16, 64),
     ('hgrn', {}, 8, 16), ('lru', {'state_dim': 10}, 64, 20),
     ('s4d', {'state_dim': 8}, 12, 96),
     ('s5', {'state_dim': 16, 'blocks': 2}, 64, 16)])
@@ -111,6 +112,36 @@ def test_refusals(name, options, match):
     mixer_oracle.shapes(mixer, *mixer_oracle.ragged(4, width=16))
 
 
+def _step(name):
+  return lambda p: np.log(np.log1p(np.exp(p[name])))
+
+
+HEADS_200, LOG = {'num_heads': 200}, (np.log(0.001), np.log(0.1))
+RING = {'state_dim': 800, 'r_min': 0.6, 'r_max': 0.8, 'max_phase': 0.3}
+
+
+@pytest.mark.parametrize('name, options, of, low, high', [
+    *((name, HEADS_200, _step('dt_bias'), *LOG)
+      for name in ('gated_deltanet', 'kda')),
+    ('mamba2', HEADS_200, _step('step_bias'), *LOG),
+    *((name, HEADS_200, lambda p: np.exp(p['log_rate']), low, 16)
+      for name, low in (('gated_deltanet', 0), ('kda', 1), ('mamba2', 1))),
+    *(('lion', {**HEADS_200, 'memory': 'long', 'decay': decay},
+       lambda p: -np.log1p(np.exp(-p['forget'])), *LOG)
+      for decay in ('fixed', 'selective')),
+    # The ring's area, 1 - gamma^2, and phases.
+    ('lru', RING, lambda p: np.exp(-2 * np.exp(p['log_nu'])), 0.36, 0.64),
+    ('lru', RING, lambda p: 1 - np.exp(2 * p['log_gamma']), 0.36, 0.64),
+    ('lru', RING, lambda p: np.exp(p['log_theta']), 0, 0.3)])
+def test_initial_values_are_uniform_in_their_range(
+    name, options, of, low, high):
+  found = of(mixer_oracle.start(
+      models.mixer(name)(**options), *mixer_oracle.ragged(4, width=800)))
+  place = (found - low) / (high - low)
+  assert -1e-3 <= place.min() < 0.1 and 0.9 < place.max() <= 1.001
+  np.testing.assert_allclose(place.mean(), 0.5, atol=0.1)
+
+
 @pytest.mark.parametrize('name, options, factor', [
     ('transformer', {}, 4), ('optimised', {}, 3), ('efficient', {}, 2),
     ('super', {}, 3), ('gqa', {'num_heads': 8, 'num_kv_heads': 2}, 2.5),
@@ -160,25 +191,6 @@ def test_a_causal_mixer_is_not_read_from_its_first_position(name, pooling):
   if name == 'lightning':
     c.model.direction = 'bidirectional'
     small.make(c)
-
-
-@pytest.mark.parametrize('name, options', [
-    ('bigbird', {'block_size': 4, 'global_blocks': 1, 'random_blocks': 2}),
-    ('sinkhorn', {'block_size': 8, 'sort_width': 6}), ('mlp_mixer', {}),
-    ('linformer', {'num_landmarks': 8}), ('super', {}), ('efficient', {}),
-    ('optimised', {}), ('fnet', {}), ('cosformer', {}),
-    *(('synthesizer', {'variant': variant}) for variant in (
-        'dense', 'random', 'factorised_dense', 'factorised_random'))])
-def test_the_content_of_padding_changes_nothing(name, options):
-  """These mix all positions of the padded length, or read it in blocks."""
-  cls = models.mixer(name)
-  mixer = cls(**options, **{k: v for k, v in HEADS.items()
-                            if k in cls.__dataclass_fields__})
-  x, mask = mixer_oracle.ragged(40, 23, width=8, length=48)
-  variables = mixer_oracle.init(mixer, x, mask)
-  other = np.where(mask[..., None], x, np.float32(9))
-  np.testing.assert_array_equal(*(
-      mixer_oracle.apply(mixer, variables, y, mask)[mask] for y in (x, other)))
 
 
 REDRAWN = [name for name in models.names()

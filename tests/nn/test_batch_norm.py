@@ -130,24 +130,6 @@ def test_two_devices_equal_one(mesh, options):
         _step(8, **options))
 
 
-def test_both_documents_of_a_pair_count():
-  """The statistics of a retrieval batch are those of all its documents."""
-  c = small.config('transformer', 'retrieval')
-  c.encoder.update(norm='batch', num_layers=1, dropout=0.0, pooling='mean',
-                   positions='none', norm_momentum=0.0)
-  p = small.make(c)
-  params = small.random_params(p)
-  tokens = small.batch(p.objective.task, 4, 24)['tokens']
-  constants = jax.tree.map(jnp.ones_like, p.state_shape.constants)
-  _, new = jax.jit(lambda params: p.model.apply(
-      {'params': params, **constants}, tokens, train=True, mutable=[STATS]))(
-          params)
-  embedded = np.float64(params['encoder']['embedding']['embedding'])[
-      tokens[tokens > 0]]
-  small.assert_close(new[STATS]['encoder']['block_0']['norm_mixer'], {
-      'mean': embedded.mean(0), 'var': embedded.var(0)})
-
-
 @pytest.mark.parametrize('changes, words', [
     ({'train.microbatch_size': 4}, ['microbatch_size=4', 'norm_examples']),
     ({'encoder.norm_examples': 3}, ['norm_examples=3', 'batch_size=8']),
@@ -202,20 +184,3 @@ def test_a_killed_run_resumes_with_its_running_statistics(
       kept['constants'][STATS], fresh)), strict=True):
     assert np.abs(np.asarray(new) - np.asarray(old)).max() > 1e-3
   assert lra.load(whole).evaluate('test')['accuracy'] == result.test.accuracy
-
-
-@pytest.mark.full
-def test_running_statistics_are_means_over_the_groups_of_a_step():
-  """One microbatch and four give equal statistics after a compiled step."""
-  found = []
-  for micro in (8, 2):
-    c = small.config('simpletron', 'listops', batch_size=8,
-                     microbatch_size=micro)
-    c.encoder.update(norm='batch', norm_examples=2, dropout=0.0)
-    p = small.make(c)
-    batch = small.batch(p.objective.task, micro, 24, lead=(8 // micro,))
-    rest = small.batch(p.objective.task, 8, 24, lead=(1,))
-    batch = {k: v.reshape(batch[k].shape) for k, v in rest.items()}
-    state, _ = p.compile_train()(p.init(), batch, p.put_given())
-    found.append(jax.device_get(state.constants))
-  small.assert_close(*found)

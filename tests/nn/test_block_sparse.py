@@ -89,24 +89,6 @@ def test_any_length(pattern, length):
   mixer_oracle.close(got, want, 1e-5, 'outputs')
 
 
-@pytest.mark.full
-def test_merging_parts_is_the_softmax_over_all():
-  rng = np.random.default_rng(0)
-  q, k, v = rng.normal(size=(3, 2, 12, 4))
-  q *= 30  # maxima differ widely
-  allowed = rng.random((2, 12, 12)) < 0.5
-  allowed[0, 3] = False
-  parts = [partials.partial_softmax(
-      np.float32(q), np.float32(k[:, part]), np.float32(v[:, part]), scale=1.0,
-      bias=partials.forbid(allowed[:, :, part]))
-           for part in (slice(0, 1), slice(1, 7), slice(7, 12))]
-  got = partials.normalise(partials.merge(parts))
-  logits = q @ k.swapaxes(1, 2)
-  want = sparse_oracle.softmax_under(np, logits, allowed) @ v
-  mixer_oracle.close(got, want, 1e-5, 'outputs')
-  assert not np.asarray(got)[0, 3].any()
-
-
 def test_random_blocks_of_another_length_are_refused():
   qkv, mask = draw(20, length=20, dtype=np.float32)
   with pytest.raises(ValueError, match='8 blocks'):

@@ -9,8 +9,7 @@ import pytest
 
 from lra.nn import convolution
 from lra.nn.convolution import ShortConvolution, convolve, exponential_sums
-from tests.helpers import mixer_oracle
-from tests.helpers.state_space_oracle import sigmoid
+from tests.helpers import mixer_oracle, recurrent_oracle
 
 
 @pytest.mark.parametrize('width', [1, 4, 5, 30])
@@ -44,18 +43,6 @@ def test_bfloat16_is_rounded_once():
   np.testing.assert_allclose(np.float32(got), want, rtol=2**-8, atol=1e-5)
 
 
-def _oracle(xp, p, x, mask, reverse):
-  x = xp.where(mask[..., None], x, 0)
-  if reverse:
-    x = x[:, ::-1]
-  rows = []
-  for t in range(x.shape[1]):
-    seen = [(t - lag, lag) for lag in range(len(p['kernel'])) if lag <= t]
-    rows.append(sum(x[:, s] * p['kernel'][-1 - lag] for s, lag in seen))
-  y = xp.stack(rows[::-1] if reverse else rows, 1) + p.get('bias', 0)
-  return xp.where(mask[..., None], y * sigmoid(xp, y), 0)
-
-
 class _Run:
   """A module whose call has the form of a mixer."""
 
@@ -81,7 +68,8 @@ def test_a_short_one_equals_the_sum(options, reverse):
   mask[0, :2] = mask[0, 5] = False  # padding before and between tokens
   mixer_oracle.check(
       _Run(reverse, **options),
-      lambda xp, p, x, mask: _oracle(xp, p, x, mask, reverse), x, mask)
+      lambda xp, p, x, mask: recurrent_oracle.convolve(
+          xp, x, p, mask, reverse), x, mask)
 
 
 def test_masked_outputs_and_gradients_are_zero_whatever_they_hold():

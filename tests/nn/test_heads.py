@@ -7,7 +7,9 @@ import numpy as np
 from lra.nn import heads
 from lra.nn.encoder import sinusoidal_positions
 from lra.schema import fields
+from tests.helpers import recurrent_oracle as parts
 from tests.helpers import small
+from tests.helpers.encoder_reference import rms_norm
 
 POOLING = fields.choices(fields.FIELDS['encoder.pooling'])
 
@@ -61,14 +63,6 @@ def test_pair_features():
       heads.join_pair(x, 'nli'), [[1, 2, 3, -1, 3, -2, -2, 3]])
 
 
-def _gelu(x):
-  return x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
-
-
-def _rms(x, scale):
-  return x / np.sqrt(np.mean(x**2, -1, keepdims=True) + 1e-6) * scale
-
-
 def test_the_decoder_equals_float64_and_reads_the_last_token_only():
   c = small.config('linear_transformer', 'mad_compression')
   p = small.make(c)
@@ -82,9 +76,7 @@ def test_the_decoder_equals_float64_and_reads_the_last_token_only():
   x = np.asarray(x_BxLxD, np.float64)[:, -1:] + sinusoidal_positions(32, 16)
   params = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
   for i in range(2):
-    layer = params[f'hidden_{i}']
-    x = _gelu(_rms(x, params[f'norm_{i}']['scale'])
-              @ layer['kernel'] + layer['bias'])
-  want = (_rms(x, params['norm_2']['scale']) @ params['logits']['kernel']
-          + params['logits']['bias'])
+    x = parts.gelu(np, parts.dense(
+        rms_norm(x, params[f'norm_{i}']), params[f'hidden_{i}']))
+  want = parts.dense(rms_norm(x, params['norm_2']), params['logits'])
   assert np.abs(got - want).max() < 1e-4 * np.abs(want).max()

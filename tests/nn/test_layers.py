@@ -60,21 +60,6 @@ def test_projections_are_those_of_flax(dtype, packed):
 
 
 @pytest.mark.full
-def test_a_packed_bias_is_no_variable_of_the_product():
-  """The projection gives the packed bias no gradient; the kernel gives it."""
-  params = _Ours(jnp.float32).init(jax.random.key(1), X)
-
-  def loss(params):
-    heads, _ = _Ours(jnp.float32, packed=True).apply(params, X)
-    return sum(y.sum() for y in heads)
-
-  gradient = jax.grad(loss)(params)['params']
-  for name in layers.QKV:
-    assert not np.any(gradient[name]['bias'])
-    assert np.any(gradient[name]['kernel'])
-
-
-@pytest.mark.full
 def test_unit_vectors_and_the_gradient_at_zero():
   rng = np.random.default_rng(0)
   x = rng.normal(size=(5, 8)).astype(np.float32)

@@ -53,25 +53,6 @@ def _close(got, want):
     assert relative_rms(np.asarray(x), np.asarray(y)) < 1e-5
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('name', MIXERS)
-def test_the_packed_way_is_the_plain_way(name, monkeypatch):
-  """Packed and separate projections give equal results and gradients."""
-  mixer = MIXERS[name]
-  params = _init(mixer)
-  params = jax.tree.map(lambda p: p + 0.1, params)
-  want = _run(mixer.clone(kernel='xla'), params)
-  seen = []
-  project = layers.project_packed
-  monkeypatch.setattr(
-      layers, 'project_packed',
-      lambda *args: seen.append(args) or project(*args))
-  with errors.simulated('pallas_tpu'):
-    got = _run(mixer, params)
-  assert seen
-  _close(got, want)
-
-
 def test_on_a_gpu_lightning_norms_inside_the_projection(monkeypatch):
   mixer, seen = MIXERS['lightning'], []
   run = call.run
@@ -93,36 +74,34 @@ def test_on_a_gpu_lightning_norms_inside_the_projection(monkeypatch):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('direction', ('causal', 'bidirectional'))
-def test_the_norm_inside_the_projection_is_the_one_before_it(direction):
-  mixer = MIXERS['lightning'].clone(direction=direction)
+@pytest.mark.parametrize('name, kernel', [
+    *((name, 'pallas_tpu') for name in MIXERS), ('lightning', 'pallas_triton')])
+def test_the_packed_way_is_the_plain_way(name, kernel, monkeypatch):
+  """Packed and separate projections give equal results and gradients."""
+  mixer = MIXERS[name]
   params = jax.tree.map(lambda p: p + 0.1, _init(mixer))
   want = _run(mixer.clone(kernel='xla'), params)
-  with errors.simulated('pallas_triton'):
-    _close(_run(mixer, params), want)
-
-
-@pytest.mark.full
-def test_on_a_gpu_over_a_mesh_lightning_is_what_it_is_on_one():
-  mixer = MIXERS['lightning']
-  params = _init(mixer)
-  mesh = jax.make_mesh((2,), ('data',),
-                       axis_types=(jax.sharding.AxisType.Auto,))
-  with errors.simulated('pallas_triton'):
-    want = _run(mixer, params)
-    with jax.set_mesh(mesh):
-      got = _run(mixer, params)
+  seen = []
+  project = layers.project_packed
+  monkeypatch.setattr(
+      layers, 'project_packed',
+      lambda *args: seen.append(args) or project(*args))
+  with errors.simulated(kernel):
+    got = _run(mixer, params)
+  assert seen
   _close(got, want)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('name', ('linear_transformer', 'lightning'))
-def test_over_a_mesh_biases_get_the_gradient_of_the_whole_batch(name):
+@pytest.mark.parametrize('name, platform', [
+    ('linear_transformer', 'tpu'), ('lightning', 'tpu'), ('lightning', 'gpu')])
+def test_a_mesh_changes_nothing(name, platform):
+  """Biases and norms get the gradient of the whole batch."""
   mixer = MIXERS[name]
   params = _init(mixer)
   mesh = jax.make_mesh((2,), ('data',),
                        axis_types=(jax.sharding.AxisType.Auto,))
-  with kernels.target('tpu', interpret=True):
+  with kernels.target(platform, interpret=True):
     want = _run(mixer, params)
     with jax.set_mesh(mesh):
       got = _run(mixer, params)

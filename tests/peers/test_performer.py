@@ -15,53 +15,37 @@ from tests.helpers import mixer_oracle, peer
 torch = peer.torch
 
 
-@pytest.mark.parametrize('eps', [0.0, 1e-4])
-def test_performer_pytorch(check, monkeypatch, eps):
+def _compare(check, phi, **options):
+  """Compares with the package's attention by phi(vectors, omega, is query)."""
   package = peer.load('performer_pytorch.performer_pytorch',
                       'performer-pytorch')
   x, mask = mixer_oracle.ragged(24, 24, width=16)
-  mixer = Mixer(num_heads=2, qkv_width=16, num_features=12, eps=eps)
+  mixer = Mixer(num_heads=2, qkv_width=16, num_features=12, **options)
   variables = mixer_oracle.init(mixer, x, mask)
-  omega = np.array(variables['constants']['omega'])
-
-  def one_head(q, k, v, omega):
-    q, k = (package.softmax_kernel(
-        y[:, None], projection_matrix=omega, is_query=is_query, eps=eps)
-            for y, is_query in ((q, True), (k, False)))
-    return package.linear_attention(q, k, v[:, None])[:, 0]
+  omega = torch.tensor(np.array(variables['constants']['omega']))
 
   def attend(q, k, v, mask):
-    with monkeypatch.context() as patch:
-      patch.setattr(torch.Tensor, 'detach', lambda x: x)
-      return torch.stack([
-          one_head(q[:, h], k[:, h], v[:, h], torch.tensor(omega[h]))
-          for h in range(2)], 1)
+    return torch.stack([package.linear_attention(
+        *(phi(package, y[:, None], omega[h], is_query)
+          for y, is_query in ((q[:, h], True), (k[:, h], False))),
+        v[:, h, None])[:, 0] for h in range(2)], 1)
 
   check('performer-pytorch', mixer, peer.around(attend), x, mask,
         variables=variables)
+
+
+@pytest.mark.parametrize('eps', [0.0, 1e-4])
+def test_performer_pytorch(check, monkeypatch, eps):
+  def phi(package, y, omega, is_query):
+    with monkeypatch.context() as patch:
+      patch.setattr(torch.Tensor, 'detach', lambda x: x)
+      return package.softmax_kernel(
+          y, projection_matrix=omega, is_query=is_query, eps=eps)
+
+  _compare(check, phi, eps=eps)
 
 
 def test_relu_features(check):
-  """Compares ReLU features with the package's generalized attention.
-
-  The package does not divide features by sqrt(M), which cancels.
-  """
-  package = peer.load('performer_pytorch.performer_pytorch',
-                      'performer-pytorch')
-  x, mask = mixer_oracle.ragged(24, 24, width=16)
-  mixer = Mixer(num_heads=2, qkv_width=16, num_features=12, feature_map='relu')
-  variables = mixer_oracle.init(mixer, x, mask)
-  omega = np.array(variables['constants']['omega'])
-
-  def one_head(q, k, v, omega):
-    q, k = (package.generalized_kernel(y[:, None], projection_matrix=omega)
-            for y in (q, k))
-    return package.linear_attention(q, k, v[:, None])[:, 0]
-
-  def attend(q, k, v, mask):
-    return torch.stack([
-        one_head(q[:, h], k[:, h], v[:, h], torch.tensor(omega[h]))
-        for h in range(2)], 1)
-
-  check('performer-pytorch', mixer, peer.around(attend), x, mask,
-        variables=variables)
+  """The package does not divide features by sqrt(M), which cancels."""
+  _compare(check, lambda package, y, omega, _: package.generalized_kernel(
+      y, projection_matrix=omega), feature_map='relu')
