@@ -1,6 +1,6 @@
 """Reads the page's data besides records: published scores, speeds, budgets.
 
-`published.csv` has the results of papers. `python -m tools --speed` has
+`published.csv` has the results of papers. `python -m tools tables speed` has
 measured the speeds in `speed.json`. `python -m lra.cli.parameters` has
 counted the parameters in `budgets.csv`. So a page needs no model.
 """
@@ -138,7 +138,7 @@ def speeds(path: pathlib.Path) -> Speeds:
           ArithmeticError) as e:
     raise UserError(
         f'{path} holds no speeds of models: restore it, or write it by '
-        '`python -m tools --speed`.') from e
+        '`python -m tools tables speed`.') from e
   return Speeds(what, faster, memory)
 
 

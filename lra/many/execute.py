@@ -195,7 +195,7 @@ def _trained(runs, options, how, errors):
         continue
       if 'profiled' in how:
         from lra.run import profile
-        profile.check(how['profiled'], result.steps, run.folder)
+        profile.Profile(run.folder, how['profiled']).check(result.steps)
       if distributed.is_leader():
         print(f'{run.folder} is '
               f'{"finished" if result.finished else "validated"} already.')
@@ -251,8 +251,7 @@ def finished(run, tested: bool) -> Result | None:
   """Returns the result of a run that has ended, with its test if `tested`, or
   None.
 
-  Only the leader reads it: in a shared folder another machine may see the file
-  later. Curves that are missing are drawn.
+  Only the leader reads it: another machine may see a shared file later.
 
   Raises:
     UserError: the folder, or the result in it, belongs to another run.
@@ -273,13 +272,6 @@ def finished(run, tested: bool) -> Result | None:
     raise UserError(
         f'{folder / "result.json"} belongs to another run (it differs in '
         f'{rows.listed(differ)}): delete it, or choose another --workdir.')
-  metrics, drawn = folder / 'metrics.jsonl', folder / 'curves.png'
-  if metrics.exists() and not drawn.exists():  # killed before drawing
-    from lra.run import curves
-    try:
-      curves.plot(metrics, drawn, result.baselines)
-    except UserError as e:  # the result is valid without curves
-      say(f'No curves: {e}')
   return result
 
 
