@@ -1,9 +1,9 @@
 """Models by name: `config.model.name` is a file of this folder.
 
 A model's file defines `Mixer`; it is registered nowhere else. Close variants
-share a file, which `SHARED` names. This folder holds only models: code that
-other models share is in `lra/nn`. A notebook can `register` a mixer without a
-file.
+share a file, which `SHARED` names. This folder holds only models: code of a
+family is in `lra/nn`; a few models build on another one. A notebook can
+`register` a mixer without a file.
 """
 
 import dataclasses

@@ -133,10 +133,8 @@ def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
   (tmp_path / 'run' / 'config.json').write_text(json.dumps(result['config']))
   done = _run(*flags, '--norecord')
   assert done.returncode == 0 and not (tmp_path / 'results').exists()
-  (tmp_path / 'run' / 'metrics.jsonl').write_text('damaged\n\n')
   done = _run(*flags)
   assert done.returncode == 0, done.stderr
-  assert 'metrics.jsonl, line 1 is not a log point' in done.stderr
   assert 'Not on the leaderboard' not in done.stdout
   record, = (tmp_path / 'results').rglob('*.json')
   assert record.name == kept.name
