@@ -24,15 +24,7 @@ TINY = tiny.table(**{
 
 
 def _train(folder, data_dir, *flags, ignored=(), **environment):
-  """Trains six runs, in a session of its own.
-
-  Args:
-    folder: working directory of the command.
-    data_dir: folder of the data sets.
-    *flags: more flags of the command.
-    ignored: signals that the command ignores, like a background job.
-    **environment: variables of the command and its child processes.
-  """
+  """Trains six runs in a session of its own, which ignores some signals."""
   def ignore():
     for number in ignored:
       signal.signal(number, signal.SIG_IGN)
