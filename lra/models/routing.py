@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from lra.core.errors import UserError
 from lra.models import About
-from lra.nn import block_sparse, layers, partials
+from lra.nn import block_sparse, layers, norm, partials
 from lra.nn.block_sparse import Heads
 from lra.nn.mixer import AttentionMixer
 from lra.nn.patterns import sliding_window
@@ -60,7 +60,8 @@ class Mixer(AttentionMixer):
     near, far = (Heads(*(x[:, :, part] for x in qkv)) for part in (
         slice(local), slice(local, None)))
     o_BxLxHxDh = clustered_attention(
-        _normalise(far.q), _normalise(far.k), far.v, mask_BxL,
+        *(norm.standardise(y, norm.EPS).astype(y.dtype)
+          for y in (far.q, far.k)), far.v, mask_BxL,
         self._directions(far.q.shape), self.cluster_size, self.iterations,
         far.q.shape[-1]**-0.5 if self.scaled else 1.0)
     if not local:
@@ -144,10 +145,3 @@ def _sequence(qkv, mask_L, centroids_CxDh, size, scale):
   times_L = jnp.zeros(mask_L.shape, jnp.float32).at[queries_CxW].add(
       here_CxW.astype(jnp.float32))
   return (sum_LxDh / jnp.maximum(times_L, 1)[:, None]).astype(qkv.v.dtype)
-
-
-def _normalise(x):
-  y = x.astype(jnp.float32)
-  y -= y.mean(-1, keepdims=True)
-  return (y * jax.lax.rsqrt(jnp.square(y).mean(-1, keepdims=True) + 1e-6)
-          ).astype(x.dtype)

@@ -113,7 +113,8 @@ class Block(Settings, kw_only=True):
         full_length=self.full_length, dropout=self.dropout,
         **({'tie_dropout': True} if self.tie_dropout else {}), name='mixer')
     traits = traits_of(mixer)
-    turn = _flip if traits.alternates and self.layer % 2 else lambda y: y
+    turn = (functools.partial(jnp.flip, axis=1)
+            if traits.alternates and self.layer % 2 else lambda y: y)
     y_BxLxD = turn(y_BxLxD)
     if self.conv_width:
       y_BxLxD = PlainConvolution(self.conv_width, name='conv')(y_BxLxD)
@@ -155,10 +156,6 @@ class Block(Settings, kw_only=True):
 
   def _after(self, norm, name, x_BxLxD):
     return norm(name)(x_BxLxD) if self.norm_place == 'post' else x_BxLxD
-
-
-def _flip(y_BxL):
-  return jnp.flip(y_BxL, 1)
 
 
 class Encoder(Settings, kw_only=True):

@@ -19,7 +19,6 @@ from tests.helpers import errors
 from tests.helpers.errors import Case, relative_rms
 from tests.helpers.gradients import hopper_simulator
 
-OPS = tuple(errors.FUNCTIONS)
 # (op, case, number of parts of L; None: the kernels choose)
 QUICK = [
   ('linear', Case(65, 2, 64, 'bfloat16', 'empty', 1), None),

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra.models import routing
+from lra.nn import norm
 from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
@@ -24,8 +25,8 @@ def test_routing_transformer(check):
   mixer = routing.Mixer(num_heads=2, qkv_width=12, num_clusters=4,
                         cluster_size=9, scaled=True)
   variables = mixer_oracle.init(mixer, x, mask)
-  q, k = (routing._normalise(jnp.asarray(mixer_oracle.heads(
-      np, x, variables['params'][name]))) for name in ('query', 'key'))
+  q, k = (norm.standardise(jnp.asarray(mixer_oracle.heads(
+      np, x, variables['params'][name])), 1e-6) for name in ('query', 'key'))
   centroids = [routing.kmeans(
       jnp.concatenate([q[0, :, h], k[0, :, h]]), np.ones(80, bool),
       variables['constants']['directions'][h], mixer.iterations)
