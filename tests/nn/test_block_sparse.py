@@ -1,4 +1,4 @@
-"""Compares block-sparse attention with dense softmax."""
+"""Compares block-sparse attention with dense softmax; tests its patterns."""
 
 import dataclasses
 import functools
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lra.core.errors import UserError
 from lra.nn import block_sparse, partials
 from lra.nn.patterns import Pattern, sliding_window
 from tests.helpers import mixer_oracle, small, sparse_oracle
@@ -161,3 +162,17 @@ def test_gradients_of_shared_keys_are_added_up_in_float32(
   for a, b in zip(got, want, strict=True):
     error = np.abs(np.float32(a) - b).max() / np.abs(b).max()
     assert error < 2**-7
+
+
+def test_sliding_window_is_exactly_the_radius():
+  for radius in (0, 1, 15, 16, 17, 40):
+    want = sparse_oracle.matrix(60, lambda i, j, r=radius: abs(i - j) <= r)
+    np.testing.assert_array_equal(
+        sparse_oracle.seen_by(sliding_window(radius), 60), want)
+
+
+@pytest.mark.parametrize('fields', [
+    {'block': 0}, {'dilation': 0}, {'summary': (5, 0)}, {'offsets': ()}])
+def test_impossible_patterns_are_refused(fields):
+  with pytest.raises(UserError, match='pattern'):
+    Pattern(**fields)

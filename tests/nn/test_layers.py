@@ -1,4 +1,6 @@
-"""Compares the shared projections with Flax's dense layers."""
+"""Compares projections with Flax's dense layers, and GELU with its equation."""
+
+import functools
 
 import flax.linen as nn
 import jax
@@ -6,7 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lra import kernels
 from lra.nn import layers
+from lra.nn.mlp import gelu
+from tests.helpers import recurrent_oracle
 
 X = jax.random.normal(jax.random.key(0), (2, 7, 12))
 
@@ -71,3 +76,17 @@ def test_unit_vectors_and_the_gradient_at_zero():
       got, x / np.where(lengths > 0, lengths, 1), rtol=1e-5, atol=1e-6)
   grads = jax.grad(lambda x: (layers.unit(x) * x[::-1]).sum())(jnp.asarray(x))
   assert np.isfinite(grads).all() and np.abs(grads).max() < 100
+
+
+@pytest.mark.parametrize('exact', [False, True])
+def test_value_and_gradient_on_every_platform(exact):
+  x = np.linspace(-6, 6, 101)
+  reference = functools.partial(recurrent_oracle.gelu, np, exact=exact)
+  slope = (reference(x + 1e-6) - reference(x - 1e-6)) / 2e-6
+  for platform in ('gpu', 'tpu', 'cpu'):
+    with kernels.target(platform):
+      y, pull = jax.vjp(
+          jax.jit(lambda x: gelu(x, exact)), np.float32(x))
+      (dx,) = pull(np.float32(2 * np.ones_like(x)))
+    np.testing.assert_allclose(y, reference(x), atol=1e-5)
+    np.testing.assert_allclose(dx, 2 * slope, atol=1e-5)
