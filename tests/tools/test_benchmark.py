@@ -42,9 +42,3 @@ def test_rows(written, capsys):
              if 'skipped' in r}
   assert 'needs a tpu device' in skipped['pallas_tpu']
   assert 'needs a gpu device' in skipped['pallas_gpu']
-
-
-def test_a_shape_that_was_measured_is_not_measured_again(written, monkeypatch):
-  record = json.loads(written.read_text())
-  monkeypatch.setattr(benchmark, 'rows', lambda *_: 1 / 0)
-  assert benchmark.run(TINY, record=json.loads(written.read_text())) == record

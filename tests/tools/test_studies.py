@@ -1,11 +1,9 @@
 """Tests of the measurements for the page of studies."""
 
-import json
 import time
 
 import pytest
 
-from lra.core.errors import UserError
 from lra.share import quantised
 from tools import studies
 
@@ -35,18 +33,6 @@ def test_rounds_take_turns_and_count_the_seconds_of_each():
   times = quantised.interleaved([call('a', 0), call('b', 0.01)], 0, least=3)
   assert order == ['a', 'b'] * 4  # the first round warms up
   assert [len(one) for one in times] == [3, 3] and min(times[1]) >= 0.01
-
-
-def test_a_file_has_its_rows_and_their_origin(tmp_path):
-  rows = [{'model': 'x', 'time (s)': 1.5}]
-  text = studies.write(tmp_path, 'int8', rows, 'studies int8 runs/x')
-  found = json.loads((tmp_path / 'studies/int8.json').read_text())
-  assert found == json.loads(text) and found['rows'] == rows
-  assert found['command'] == 'python -m tools studies int8 runs/x'
-  assert found['environment']['device'].startswith('cpu')
-  (tmp_path / 'taken').write_text('')
-  with pytest.raises(UserError, match='taken'):
-    studies.write(tmp_path / 'taken', 'int8', rows, '')
 
 
 def test_arms_are_compared_within_a_round(monkeypatch):
