@@ -202,17 +202,6 @@ def test_published_rows_stay_in_their_own_tables(tmp_path):
   assert 'Mega' not in lra.split('## `lra`')[1]
 
 
-def test_empty_state_says_how_to_add_a_row(tmp_path):
-  place = Place(tmp_path, floors=())
-  place.write()
-  text = place.page.read_text('utf-8')
-  assert 'No run yet' in text
-  assert 'python run_lra.py --config=configs/simpletron.py:listops_mini' in text
-  assert '[Mega](https://arxiv.org/abs/2209.10655) | 63.14 |' in (
-      tmp_path / 'leaderboard' / 'published.md').read_text('utf-8')
-  assert not place.figures.exists()
-
-
 def test_bytes_depend_on_nothing_but_the_records(tmp_path):
   places = [Place(tmp_path / name) for name in 'ab']
   for seed, place in enumerate(places):

@@ -161,22 +161,6 @@ def test_each_checkpoint_of_a_run_is_a_model(folder, trained, mini_data):
   assert 'recorded' not in evaluate(places / 'last')
 
 
-@pytest.mark.parametrize('name', [
-    'checkpoints/best/7', 'checkpoints/first', 'checkpoints/last/x',
-    'result.json', 'checkpoints/last/200/state', '..'])
-def test_what_is_no_checkpoint_is_named(folder, name):
-  with pytest.raises(UserError, match='is not the directory of a run, nor .*'
-                     'checkpoints/best, checkpoints/last or a step'):
-    lra.load(folder / name)
-
-
-def test_a_run_with_a_similar_path_is_named(tmp_path):
-  run = tmp_path / 'runs/listops_mini/simpletron/1f2e3d4c-s0'
-  files.write_json(run / 'config.json', {})
-  with pytest.raises(UserError, match=f'{run}[?]'):
-    lra.load(tmp_path / 'run/listop_mini/simpletron/1f2e3d4d-s0')
-
-
 def test_a_damaged_best_is_not_scored(folder, trained, tmp_path):
   """The error names damaged parameters and does not advise deleting them."""
   copy = tmp_path / 'run'
