@@ -14,7 +14,6 @@ from matplotlib import figure
 from lra.core import files, style
 from lra.core.errors import UserError
 from lra.core.formats import plain
-from lra.run import rundir
 from lra.schema import fields, identity, result
 
 LEARNT = 0.95  # validation accuracy from which a task counts as learnt
@@ -119,7 +118,7 @@ def _read_run(path):
         done.val, 'accuracy', None)}
   else:
     config = files.read_json(path / 'config.json')
-    if not rundir.is_config(config):
+    if not identity.is_config(config):
       raise UserError(
           f'{path} is no run, since it has no config.json of one: give '
           'directories like runs/<task>/<model>/<config hash>-s<seed>, or '

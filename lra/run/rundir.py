@@ -26,7 +26,7 @@ def check_config(folder: pathlib.Path, config: dict) -> None:
   theirs = read_json(path)
   if theirs is None and not path.exists():
     return
-  if not is_config(theirs):
+  if not identity.is_config(theirs):
     raise UserError(
         f'{path} is not the config of a run: restore it, or delete it if the '
         'run has this config.')
@@ -35,14 +35,6 @@ def check_config(folder: pathlib.Path, config: dict) -> None:
     raise UserError(
         f'{folder} belongs to a run with another config (it differs '
         f'in {", ".join(differ)}): choose another --workdir.')
-
-
-def is_config(value) -> bool:
-  value = value if isinstance(value, dict) else {}
-  model = value.get('model', {})
-  return isinstance(model, dict) and (
-      isinstance(value.get('task'), str) and isinstance(value.get('seed'), int)
-      and isinstance(model.get('name', ''), str))
 
 
 def _check_links(folder):

@@ -30,6 +30,15 @@ FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel',
                'tokenizer_source')
 
 
+def is_config(value) -> bool:
+  """Returns whether a value of JSON looks like the config of a run."""
+  value = value if isinstance(value, dict) else {}
+  model = value.get('model', {})
+  return isinstance(model, dict) and (
+      isinstance(value.get('task'), str) and isinstance(value.get('seed'), int)
+      and isinstance(model.get('name', ''), str))
+
+
 def flatten(config: dict, prefix: str = '') -> dict:
   """Flattens a dict to {'train.steps': 100, ...}; empty dicts vanish."""
   flat = {}
