@@ -15,7 +15,7 @@ from tests.helpers import mixer_oracle, peer
 torch = peer.torch
 
 
-def _compare(check, phi, **options):
+def _compare(run, phi, **options):
   """Compares with the package's attention by phi(vectors, omega, is query)."""
   package = peer.load('performer_pytorch.performer_pytorch',
                       'performer-pytorch')
@@ -30,8 +30,8 @@ def _compare(check, phi, **options):
           for y, is_query in ((q[:, h], True), (k[:, h], False))),
         v[:, h, None])[:, 0] for h in range(2)], 1)
 
-  check('performer-pytorch', mixer, peer.around(attend), x, mask,
-        variables=variables)
+  run('performer-pytorch', mixer, peer.around(attend), x, mask,
+      variables=variables)
 
 
 @pytest.mark.parametrize('eps', [0.0, 1e-4])

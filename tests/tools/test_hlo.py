@@ -139,23 +139,6 @@ def test_every_block_is_moved_once(op, direction, form, monkeypatch):
   assert sum(moved.values()) < least + 0.35 * tensor
 
 
-@pytest.mark.parametrize('direction', ('fwd', 'bwd'))
-@pytest.mark.parametrize('op', ('linear', 'lightning'))
-def test_two_cores_move_no_more(op, direction, monkeypatch):
-  """Two cores move each block once, but lightning reads half of the rows again.
-
-  It needs them for the state between the halves.
-  """
-  monkeypatch.setattr(tpu, 'cores', lambda: 2)
-  shape = 1, 8192, 2, 128
-  calls = _traffic(op, direction, 'packed', shape, monkeypatch)
-  assert len(calls) == 2
-  tensor = np.prod(shape) * 2
-  large = sum(n for moved in calls for n in moved.values() if n >= tensor / 2)
-  extra = {'linear': 0, 'lightning': {'fwd': 1.5, 'bwd': 2}[direction]}[op]
-  assert large == (benchmark.TENSORS[direction] + extra) * tensor
-
-
 def test_rows_of_no_whole_registers_are_moved_once_a_sweep(monkeypatch):
   """If H * Dh = 64 is no multiple of 128, a sweep reads whole packed rows."""
   shape = 2, 4096, 4, 16
