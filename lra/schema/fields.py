@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 COUNT = 2**31 - 1  # largest step and seed, which are int32 on the devices
 LARGEST = 3e38  # largest float32
+SMALLEST = 1.2e-38  # devices round smaller float32 numbers to 0
 MANY = 2**20  # no machine holds so many sequences, positions, or units
 
 Count = Annotated[int, Field(ge=0, le=COUNT)]
@@ -24,7 +25,9 @@ SizeOrZero = Annotated[int, Field(ge=0, le=MANY)]
 Axis = Annotated[int, Field(ge=-1, le=MANY)]
 Amount = Annotated[float, Field(ge=0, le=LARGEST)]
 AmountOrMinus1 = Annotated[float, Field(ge=-1, le=LARGEST)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+# float32 rounds larger numbers below 1 to 1.
+Share = Annotated[float, Field(ge=0, le=0.9999999)]
+Tiny = Annotated[float, Field(ge=SMALLEST, le=1)]
 Tuple = tuple | list  # JSON has lists only
 _WORDS = {'ge': 'at least', 'gt': 'above', 'le': 'at most', 'lt': 'below'}
 
@@ -115,7 +118,7 @@ class Train(Group):
       "the mixer's file. () means all names there.", ())
   b1: Share = field('Decay of the running mean of gradients.', 0.9)
   b2: Share = field('Decay of the running mean of squared gradients.', 0.999)
-  eps: Annotated[float, Field(gt=0, le=LARGEST)] = field(
+  eps: Tiny = field(
       'Added to the root of the mean squared gradient.', 1e-08)
   augment: bool = field(
       'True changes each training example at random: it moves images, shuffles '
@@ -176,7 +179,7 @@ class Encoder(Group):
   norm_place: Literal['pre', 'post'] = field(
       'The place of the norms: before each mixer and MLP and after the last '
       'block (pre), or after each residual sum (post).', 'pre')
-  norm_eps: Annotated[float, Field(gt=0, le=1)] = field(
+  norm_eps: Tiny = field(
       'With norm=layer, the number that is added to the variance.', 1e-06)
   norm_embedding: bool = field(
       'True normalises the sum of the embeddings, as BERT does.', False)

@@ -70,6 +70,13 @@ def test_every_number_is_held_to_its_range(name):
         assert f'config.{name}={limit} is not possible: it' not in str(e)
 
 
+@pytest.mark.parametrize('name, value', [
+    ('train.b2', 0.9999999999), ('train.eps', 1e-39),
+    ('encoder.norm_eps', 1e-39)])
+def test_a_number_that_float32_rounds_out_of_its_range(name, value):
+  _refused(_config(**{name: value}), f'config.{name}={value}')
+
+
 def _numbers(model):
   """Returns a mixer's own numeric arguments, without fields of every config."""
   return [f for f in dataclasses.fields(models.mixer(model))
