@@ -158,17 +158,17 @@ def _own(row):
 
 def _variants(rows):
   """Returns the names of a model's rows, by the settings that part them."""
-  settings = pandas.DataFrame([{
+  settings = [collections.defaultdict(lambda: 'unset', {
       name: shown(value) for name, value in (
           fields.added(row.model) | identity.experiment(row.config)
-          | {'data': row.data[:8]}).items()} for row in rows.row],
-          rows.index, dtype=object).fillna('unset')
+          | {'data': row.data[:8]}).items()}) for row in rows.row]
   # Changes from the protocol have a column of their own.
-  changed = {name for row in rows.row for name in row.changes}
-  differing = sorted(set(settings.columns[settings.nunique() > 1]) - changed)
-  variants = [listed(f'{setting_text(name)}={setting_text(line[name])}'
-                     for name in differing)
-              for line in settings.to_dict('records')]
+  names = {name for one in settings for name in one} - {
+      name for row in rows.row for name in row.changes}
+  differing = sorted(name for name in names
+                     if len({one[name] for one in settings}) > 1)
+  variants = [listed(f'{setting_text(name)}={setting_text(one[name])}'
+                     for name in differing) for one in settings]
   return pandas.DataFrame({'variant': variants, 'name': [
       f'{row.model} ({variant})' if variant else row.model
       for row, variant in zip(rows.row, variants, strict=True)]},
