@@ -27,7 +27,7 @@ from lra.core import paths, tasks
 from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep.content import SPLITS, Content, fingerprint, split_of
-from lra.data_prep.source import Origin, Source, sizes
+from lra.data_prep.source import Origin, Source, digest, sizes
 
 _DOCUMENTS = 'documents'
 _ANSWER_SECONDS = 20  # longest wait for the answer of a server
@@ -80,6 +80,10 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     """Returns a JSON value by which sources differ; None if none matters."""
     return sizes(files.find(self.names)) if self.names else None
 
+  def inputs(self, files: Source) -> list[pathlib.Path]:
+    """Returns the files of a source; another content of them is other data."""
+    return files.find(self.names) if self.names else files.paths(bool)
+
   def core_hours(self) -> float:
     """Returns about how many hours one CPU core generates the data."""
     return 0.0
@@ -113,6 +117,11 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
           f'that has it, or run {self.command}=DIR, where DIR is '
           f'{self.origin.layout}.')
     return None
+
+  def digest_source(self) -> str | None:
+    """Returns the digest of the `inputs` of `source`, None without one."""
+    return digest(self.inputs(self._files(self.source))) if (
+        self.source) else None
 
   def _files(self, path, **downloads):
     layout = f'--source of {self.task.name} must be {self.origin.layout}'
@@ -179,7 +188,8 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         None if self.GENERATED else self._downloaded(dl_manager))
     self.info.metadata.update(
         content.info, fingerprint=fingerprint(content.splits),
-        source=self.identify_source(), definition=self.definition())
+        source=self.identify_source(), source_sha256=self.digest_source(),
+        definition=self.definition())
     splits = _apart(content.splits)
     self._bar = progress(
         total=sum(map(len, splits.values())), unit=' records',

@@ -54,6 +54,9 @@ class Image(Builder):
   def identity(self, files):
     return cifar.identify(files, self.edition)
 
+  def inputs(self, files):
+    return files.paths(self.edition.kind)
+
 
 def content(images: Mapping[str, Sequence], origin: str,
             convert: Callable[[np.ndarray], np.ndarray]) -> Content:
