@@ -19,7 +19,7 @@ from lra.core.distributed import SharedStop, is_leader, is_multiprocess
 from lra.core.errors import UserError
 from lra.core.terminal import StopRequest, say
 from lra.data import baselines, batches, prepared
-from lra.run import optim, profile, program, provenance, rundir
+from lra.run import check, optim, profile, program, provenance, rundir
 from lra.run.checkpoint import Checkpoints
 from lra.run.counters import RunCounters, at_guessing, scored_of
 from lra.run.experiment import Experiment
@@ -141,6 +141,8 @@ class Trainer:
           self.identity['runs_at_once'], before.get('runs_at_once', 1))
     self._write_environment()
     self.directory.log_to(self._log_names)
+    for note in check.notes(self.config):
+      self.shared.once(note, lambda note=note: say(f'{self.title}: {note}'))
     return state
 
   def _write_environment(self):
