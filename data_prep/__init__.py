@@ -58,8 +58,8 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
         'has room.') from e
   if source:
     made = make_builder(task_name, data_dir).info.metadata or {}
-    if made.get('source') != builder.identify_source() or (
-        made.get('source_sha256') not in (None, builder.digest_source())):
+    if made.get('source') not in (
+        builder.identify_source(), builder.sizes_of_source()):
       raise UserError(
           f'{path} was prepared from another source, or {builder.source} has '
           f'changed since ({made.get("origin", "unknown")}): delete that '

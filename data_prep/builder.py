@@ -76,10 +76,6 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   def parameters(self) -> dict:
     """Returns the parameters of `self.builder_config`: sizes, cuts, seeds."""
 
-  def identity(self, files: Source):
-    """Returns a JSON value by which sources differ; None if none matters."""
-    return sizes(files.find(self.names)) if self.names else None
-
   def inputs(self, files: Source) -> list[pathlib.Path]:
     """Returns the files of a source; another content of them is other data."""
     return files.find(self.names) if self.names else files.paths(bool)
@@ -105,12 +101,13 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             for url, (size, digest) in self.origin.downloads.items()}
 
   def identify_source(self):
-    """Returns `identity` of `source`, None without one."""
+    """Returns the digest of the `inputs` of `source`, None without any."""
     if self.source:
       files = self._files(self.source)
       if not self.source.exists():
         raise files.refused('does not exist')
-      return self.identity(files)
+      paths = self.inputs(files)
+      return digest(paths) if paths else None
     if not self.GENERATED and not self.origin.downloads:
       raise UserError(
           f'{self._absent} cannot be downloaded: set TFDS_DATA_DIR to a folder '
@@ -118,10 +115,9 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
           f'{self.origin.layout}.')
     return None
 
-  def digest_source(self) -> str | None:
-    """Returns the digest of the `inputs` of `source`, None without one."""
-    return digest(self.inputs(self._files(self.source))) if (
-        self.source) else None
+  def sizes_of_source(self) -> dict[str, int]:
+    """Returns what earlier versions kept instead of a digest."""
+    return sizes(self.inputs(self._files(self.source)))
 
   def _files(self, path, **downloads):
     layout = f'--source of {self.task.name} must be {self.origin.layout}'
@@ -188,8 +184,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         None if self.GENERATED else self._downloaded(dl_manager))
     self.info.metadata.update(
         content.info, fingerprint=fingerprint(content.splits),
-        source=self.identify_source(), source_sha256=self.digest_source(),
-        definition=self.definition())
+        source=self.identify_source(), definition=self.definition())
     splits = _apart(content.splits)
     self._bar = progress(
         total=sum(map(len, splits.values())), unit=' records',

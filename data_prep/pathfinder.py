@@ -30,7 +30,7 @@ from lra.core.terminal import progress
 from lra.data_prep import encode, stamps
 from lra.data_prep.builder import Builder, configs
 from lra.data_prep.content import Content, duplicates, images_split, slices
-from lra.data_prep.source import Origin, Source, bad_row, part, sizes
+from lra.data_prep.source import Origin, Source, bad_row, part
 
 HARD = 'curv_contour_length_14'
 _FOLDERS = ('metadata', 'imgs')
@@ -91,9 +91,6 @@ class Pathfinder(Builder):
     if files:
       return import_official(official(files, side), side, self.variant.sizes)
     return generate(self.variant, self._partial())
-
-  def identity(self, files):
-    return sizes(self.inputs(files))
 
   def inputs(self, files):
     return _tables(official(files, self.variant.law.side))

@@ -110,7 +110,7 @@ class Source:
 
 
 def sizes(paths: Iterable[pathlib.Path]) -> dict[str, int]:
-  """Returns {name: bytes}, by which sources differ."""
+  """Returns {name: bytes}."""
   return {path.name: path.stat().st_size for path in paths}
 
 
@@ -118,12 +118,8 @@ def digest(paths: Iterable[pathlib.Path]) -> str:
   """Returns the SHA-256 of the names and the contents of files."""
   found = hashlib.sha256()
   for path in paths:
-    try:
-      with files_lib.opened(path) as file:
-        content = hashlib.file_digest(file, 'sha256').hexdigest()
-    except OSError as e:
-      raise UserError(f'{path} cannot be read ({e.strerror}): make it '
-                      'readable, or give another --source.') from e
+    with files_lib.opened(path) as file:
+      content = hashlib.file_digest(file, 'sha256').hexdigest()
     found.update(f'{path.name} {content}\n'.encode())
   return found.hexdigest()
 

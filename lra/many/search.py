@@ -179,7 +179,6 @@ def train(made: Callable, fields: Mapping[str, tuple], count: int,
     try:
       one = made(trial.changes).with_seed(seeds[0])
       if one.folder not in tried:
-        _build(one, shared)
         code = execute.train_sources([one], options)
         if code:
           return code
@@ -222,17 +221,6 @@ def train(made: Callable, fields: Mapping[str, tuple], count: int,
     return EXIT['validated']
   return execute.train(
       [chosen.with_seed(seed) for seed in seeds], options, search)
-
-
-def _build(one, shared):
-  """Raises `Impossible` if no model can be made of a config."""
-  from lra.run import process_cache, program
-  try:
-    made = program.make(one)
-    shared.once(f'shapes {process_cache.step_key(made)}',
-                lambda: made.state_shape)
-  except UserError as error:
-    raise Impossible(f'--space: {error}') from error
 
 
 def _result(one, trial, options, shared):

@@ -6,7 +6,7 @@ import operator
 import re
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import pydantic
@@ -72,18 +72,13 @@ def check(config: ConfigDict) -> None:
           f'({type(value.error).__name__}: {value.error}): set it too.')
   for field in ('data_dir', 'tokenizer'):
     paths.local(config[field], f'config.{field}')
-  for sentence in _broken(RULES, config, identity.flatten(values)):
+  for sentence in broken(RULES, config):
     raise UserError(sentence)
 
 
-def notes(config: ConfigDict) -> list[str]:
-  """Returns a sentence about each setting without its usual effect."""
-  return list(_broken(NOTES, config, identity.flatten(config.to_dict())))
-
-
-def _broken(rules, config, values):
-  """Yields the sentences of the rules that a config breaks."""
-  task = tasks.get(config.task)
+def broken(rules: tuple, config: ConfigDict) -> Iterator[str]:
+  """Yields the sentences of those of RULES or NOTES that a config breaks."""
+  task, values = tasks.get(config.task), identity.flatten(plain(config))
   for field, wrong, text in rules:
     value, usual = values.get(field), FIELDS[field].default
     if value not in (None, usual, []) and (found := wrong(config, task)):
@@ -363,14 +358,13 @@ RULES = (
 # Settings that are possible, but whose effect is small or missing; like RULES.
 NOTES = (
     ('train.warmup_steps', lambda c, t: c.train.warmup_steps >= c.train.steps
-     and any(_own(c, f'train.{name}') for name in ('steps', 'warmup_steps')),
+     and (_own(c, 'train.steps') or _own(c, 'train.warmup_steps')),
      '{it} takes all of config.train.steps={c.train.steps}, so the learning '
      'rate never falls, and may never reach its peak.'),
-    ('train.steps', lambda c, t: c.optim.schedule in ('cosine', 'linear')
-     and not (c.train.warmup_steps or c.optim.final_fraction
-              or c.train.steps > 1),
-     '{it} learns nothing: with config.optim.schedule={c.optim.schedule} the '
-     'learning rate of its only step is 0.'),
+    ('train.steps', lambda c, t: c.train.steps == 1 and not (
+        c.train.warmup_steps or c.optim.final_fraction)
+     and c.optim.schedule in ('cosine', 'linear'),
+     '{it} learns nothing: the only step has the learning rate 0.'),
     ('optim.ema', lambda c, t: (
         (rest := c.optim.ema ** c.train.steps) > 0.1 and f'{rest:.0%}'),
      'After config.train.steps={c.train.steps}, {found} of the moving average '

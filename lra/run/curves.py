@@ -86,13 +86,12 @@ def read(path: pathlib.Path) -> dict:
     try:
       point = json.loads(line)
       split, step = point['split'], point['step']
-      if not isinstance(split, str) or type(step) is not int or not (
-          0 <= step <= fields.COUNT):
+      if not isinstance(split, str) or type(step) is not int or step < 0:
         raise ValueError('its split or its step')
-      for name, value in point.items():
-        if name != 'split' and value is not None and (
-            type(value) not in (int, float) or not abs(value) <= _LARGEST):
-          raise ValueError(name)
+      if bad := [name for name, value in point.items() if not (
+          name == 'split' or value is None or (
+              type(value) in (int, float) and abs(value) <= _LARGEST))]:
+        raise ValueError(bad[0])
       points[split, step] = point
     except (ValueError, KeyError, TypeError, AttributeError) as error:
       if number < len(lines):

@@ -141,7 +141,7 @@ class Trainer:
           self.identity['runs_at_once'], before.get('runs_at_once', 1))
     self._write_environment()
     self.directory.log_to(self._log_names)
-    for note in check.notes(self.config):
+    for note in check.broken(check.NOTES, self.config):
       self.shared.once(note, lambda note=note: say(f'{self.title}: {note}'))
     return state
 
