@@ -58,11 +58,13 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
         'has room.') from e
   if source:
     made = make_builder(task_name, data_dir).info.metadata or {}
-    if made.get('source') != builder.identify_source():
+    if made.get('source') not in (
+        builder.identify_source(), builder.sizes_of_source()):
       raise UserError(
-          f'{path} was prepared from another source '
-          f'({made.get("origin", "unknown")}): delete that directory or '
-          f'choose another --data_dir to use {builder.source}.')
+          f'{path} was prepared from another source, or {builder.source} has '
+          f'changed since ({made.get("origin", "unknown")}): delete that '
+          'directory or choose another --data_dir to use the source, or leave '
+          'it out.')
   return path
 
 

@@ -27,7 +27,7 @@ from lra.core import paths, tasks
 from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep.content import SPLITS, Content, fingerprint, split_of
-from lra.data_prep.source import Origin, Source, sizes
+from lra.data_prep.source import Origin, Source, digest, sizes
 
 _DOCUMENTS = 'documents'
 _ANSWER_SECONDS = 20  # longest wait for the answer of a server
@@ -76,9 +76,9 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   def parameters(self) -> dict:
     """Returns the parameters of `self.builder_config`: sizes, cuts, seeds."""
 
-  def identity(self, files: Source):
-    """Returns a JSON value by which sources differ; None if none matters."""
-    return sizes(files.find(self.names)) if self.names else None
+  def inputs(self, files: Source) -> list[pathlib.Path]:
+    """Returns the files of a source; another content of them is other data."""
+    return files.find(self.names) if self.names else files.paths(bool)
 
   def core_hours(self) -> float:
     """Returns about how many hours one CPU core generates the data."""
@@ -101,18 +101,23 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             for url, (size, digest) in self.origin.downloads.items()}
 
   def identify_source(self):
-    """Returns `identity` of `source`, None without one."""
+    """Returns the digest of the `inputs` of `source`, None without any."""
     if self.source:
       files = self._files(self.source)
       if not self.source.exists():
         raise files.refused('does not exist')
-      return self.identity(files)
+      paths = self.inputs(files)
+      return digest(paths) if paths else None
     if not self.GENERATED and not self.origin.downloads:
       raise UserError(
           f'{self._absent} cannot be downloaded: set TFDS_DATA_DIR to a folder '
           f'that has it, or run {self.command}=DIR, where DIR is '
           f'{self.origin.layout}.')
     return None
+
+  def sizes_of_source(self) -> dict[str, int]:
+    """Returns what earlier versions kept instead of a digest."""
+    return sizes(self.inputs(self._files(self.source)))
 
   def _files(self, path, **downloads):
     layout = f'--source of {self.task.name} must be {self.origin.layout}'

@@ -20,7 +20,7 @@ from tensorflow_datasets.proto import tf_example_pb2
 from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep import encode
-from lra.data_prep.source import Source, sizes
+from lra.data_prep.source import Source
 
 CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog',
            'horse', 'ship', 'truck')
@@ -109,14 +109,6 @@ def read(source: Source, edition: Edition = CIFAR10
     raise UserError(f'{path} mixes {" and ".join(sorted(kinds))} images: '
                     'keep one kind.')
   return found, *kinds
-
-
-def identify(source: Source, edition: Edition = CIFAR10) -> dict[str, int]:
-  """Returns {name: bytes} of an archive, or count and bytes of all files."""
-  if not source.path.is_dir():
-    return sizes([source.path])
-  found = [path.stat().st_size for _, path in source.walk(edition.kind)]
-  return {'files': len(found), 'bytes': sum(found)}
 
 
 def _images(path, data, edition):

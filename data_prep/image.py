@@ -51,8 +51,8 @@ class Image(Builder):
     return content(images, f'{self.edition.title}, images stored as {stored}',
                    (lambda pixels: quarter(grey(pixels))) if mini else grey)
 
-  def identity(self, files):
-    return cifar.identify(files, self.edition)
+  def inputs(self, files):
+    return files.paths(self.edition.kind)
 
 
 def content(images: Mapping[str, Sequence], origin: str,

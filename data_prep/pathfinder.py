@@ -30,7 +30,7 @@ from lra.core.terminal import progress
 from lra.data_prep import encode, stamps
 from lra.data_prep.builder import Builder, configs
 from lra.data_prep.content import Content, duplicates, images_split, slices
-from lra.data_prep.source import Origin, Source, bad_row, sizes
+from lra.data_prep.source import Origin, Source, bad_row, part
 
 HARD = 'curv_contour_length_14'
 _FOLDERS = ('metadata', 'imgs')
@@ -89,15 +89,15 @@ class Pathfinder(Builder):
   def make(self, files):
     side = self.variant.law.side
     if files:
-      return import_official(official(files, side), side)
+      return import_official(official(files, side), side, self.variant.sizes)
     return generate(self.variant, self._partial())
 
-  def identity(self, files):
-    return sizes(_tables(official(files, self.variant.law.side)))
+  def inputs(self, files):
+    return _tables(official(files, self.variant.law.side))
 
   def _partial(self):
-    """Returns the folder for finished images of this variant and seed."""
-    text = json.dumps([dataclasses.asdict(self.variant), _SEED])
+    """Returns the folder for finished images of this definition."""
+    text = json.dumps(self.definition())
     name = hashlib.sha256(text.encode()).hexdigest()[:8]
     return pathlib.Path(self.data_dir).parent / f'drawn-{name}'
 
@@ -153,8 +153,9 @@ def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
            np.zeros(total, np.uint8), np.zeros(total, np.int64),
            np.zeros(total, np.uint8))
   for numbers, path in parts.items():
-    for whole, part in zip(drawn, _load(path, len(numbers)), strict=True):
-      whole[numbers.start:numbers.stop] = part
+    for whole, drawn_part in zip(
+        drawn, _load(path, len(numbers)), strict=True):
+      whole[numbers.start:numbers.stop] = drawn_part
   return drawn
 
 
@@ -226,8 +227,10 @@ def official(source: Source, side: int) -> pathlib.Path:
   raise source.refused(f'has no folders {" and ".join(_FOLDERS)}')
 
 
-def import_official(folder: pathlib.Path, side: int) -> Content:
-  """Reads the images that `metadata` lists."""
+def import_official(folder: pathlib.Path, side: int,
+                    known: tuple[int, int, int]) -> Content:
+  """Reads the images that `metadata` lists; the release has `known` of them.
+  """
   rows = [row for path in _tables(folder) for row in _read_table(path)]
   rows = [(folder / name, label) for name, label in rows
           if not (folder / name).as_posix().endswith(_KNOWN_EMPTY)]
@@ -240,8 +243,9 @@ def import_official(folder: pathlib.Path, side: int) -> Content:
       lambda parent: parent.name in ('lra_release', f'pathfinder{side}'),
       folder.absolute().parents)
   place = '/'.join([*(parent.name for parent in outer)][::-1] + [folder.name])
-  return _content(images, [label for _, label in rows], np.diff(stops), {
-      'origin': f'official images, {place}'})
+  counts = np.diff(stops).tolist()
+  return _content(images, [label for _, label in rows], counts, {
+      'origin': f'official images, {place}{part("pathfinder", counts, known)}'})
 
 
 def _tables(folder):

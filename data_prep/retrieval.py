@@ -82,8 +82,11 @@ def read_rfc(paths, mini: bool) -> Content:
       kept = choose(keys, labels, MINI_PAIRS[name])
       labels, pairs = np.array(labels)[kept], np.array(pairs)[kept]
     examples[name] = labels, pairs
+  fewer = part('retrieval_rfc_mini', [
+      len(labels) for labels, _ in examples.values()],
+      MINI_PAIRS.values()) if mini else ''
   return _content([text[:cut] for text in texts.values()], examples,
-                  'citations among IETF RFCs', cut)
+                  f'citations among IETF RFCs{fewer}', cut)
 
 
 def _content(heads, examples, origin, cut, **facts):

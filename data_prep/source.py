@@ -7,6 +7,7 @@ import bz2
 import contextlib
 import dataclasses
 import gzip
+import hashlib
 import lzma
 import os
 import pathlib
@@ -88,6 +89,12 @@ class Source:
         raise UserError(f'{path} cannot be read ({e.strerror}): unpack the '
                         'archive again.') from e
 
+  def paths(self, wanted: Callable[[str], int], inner: str = ''
+            ) -> list[pathlib.Path]:
+    """Returns the source itself if it is a file, else its `walk`."""
+    return [self.path] if self.path.is_file() else [
+        path for _, path in self.walk(wanted, inner)]
+
   def walk(self, wanted: Callable[[str], int], inner: str = ''
            ) -> Iterator[tuple[str, pathlib.Path]]:
     """Yields name and path of the `files` of a folder; follows links."""
@@ -103,8 +110,18 @@ class Source:
 
 
 def sizes(paths: Iterable[pathlib.Path]) -> dict[str, int]:
-  """Returns {name: bytes}, by which sources differ."""
+  """Returns {name: bytes}."""
   return {path.name: path.stat().st_size for path in paths}
+
+
+def digest(paths: Iterable[pathlib.Path]) -> str:
+  """Returns the SHA-256 of the names and the contents of files."""
+  found = hashlib.sha256()
+  for path in paths:
+    with files_lib.opened(path) as file:
+      content = hashlib.file_digest(file, 'sha256').hexdigest()
+    found.update(f'{path.name} {content}\n'.encode())
+  return found.hexdigest()
 
 
 def _members(source, most):

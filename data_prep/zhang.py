@@ -91,6 +91,9 @@ class Zhang(Builder):
         raise files.refused(f'has no {split}.csv')
     return _content(rows, self.corpus, same)
 
+  def inputs(self, files):
+    return files.paths(self._most, self.corpus.folder)
+
   def _most(self, name):
     match = _TABLE.fullmatch(name)
     return match and _ROW * self.corpus.sizes[match[1]]

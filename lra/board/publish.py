@@ -147,11 +147,6 @@ def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
 
 
 def _write(place, html=None, all_figures=True):
-  for folder in (place.runs, place.figures, place.details):
-    for path in folder.rglob('.tmp-*'):
-      with contextlib.suppress(OSError):
-        if time.time() - path.stat().st_mtime > PATIENCE_SECONDS:
-          path.unlink()  # its writer was killed
   for record in write(place, html, all_figures=all_figures):
     say(f'left out: {record.name}: {record.why}')
   print(f'wrote {place.page}')

@@ -38,8 +38,9 @@ def add_arguments(parser):
                     'have a record in --results_dir')
   some.add_argument('--part', metavar='I/N', help='one part of the runs: 2/5 '
                     'is the second of five, for the second of five machines')
-  some.add_argument('--models', metavar='A,B', type=_list, default=[], help=(
-      'these models, in the place of those of the file'))
+  some.add_argument('--models', metavar='A,B', type=_list, default=[],
+                    action='extend', help='these models, in the place of those '
+                    'of the file')
   how = parser.add_argument_group('training')
   how.add_argument('--max_minutes', metavar='M', help='stop after so many '
                    'minutes, with a checkpoint',
@@ -56,8 +57,9 @@ def add_arguments(parser):
   how.add_argument('--replace', action='store_true', help='replace earlier '
                    'records of the same runs')
   board.add_place(how)
-  how.add_argument('--log', metavar='A,B', type=_list, default=[], help=(
-      'further formats of the logs: csv, tensorboard, wandb, mlflow'))
+  how.add_argument('--log', metavar='A,B', type=_list, default=[],
+                   action='extend', help='further formats of the logs: csv, '
+                   'tensorboard, wandb, mlflow')
   how.add_argument('--compile_cache', metavar='FOLDER', help='folder that '
                    'keeps compiled programs between runs; an empty name turns '
                    'this off', default=command.CACHE.default, type=(

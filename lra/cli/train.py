@@ -14,7 +14,7 @@ from ml_collections import config_flags
 
 from lra.cli import arguments, board, command, options
 from lra.core import environment, paths
-from lra.core.errors import UserError
+from lra.core.errors import Impossible, UserError
 from lra.core.terminal import say
 from lra.run import check, loader
 from lra.schema import grid, seeds
@@ -215,12 +215,14 @@ def _maker(experiment, flag: str) -> Callable:
     for name in filter(asked.__contains__, fields):
       raise UserError(f'{flag} and --config.{name} both set {name}: leave '
                       'out one of them.')
+    config = None
     try:
-      return resolve(loader.made_by(
-          [*given, *(f'--config.{change}' for change in changes)]),
-                     made_by=experiment.made_by)
+      config = loader.made_by(
+          [*given, *(f'--config.{change}' for change in changes)])
+      return resolve(config, made_by=experiment.made_by)
     except (flags.Error, ValueError, UserError) as e:
       said = ' '.join(str(e).split())
-      raise UserError(f'{flag}: {said}{grid.hint(changes, said)}') from e
+      raise (Impossible if config else UserError)(
+          f'{flag}: {said}{grid.hint(changes, said)}') from e
 
   return made

@@ -17,6 +17,10 @@ class UserError(Exception):
   """
 
 
+class Impossible(UserError):
+  """A config whose fields contradict each other, or this machine."""
+
+
 def explained(path: str, error: BaseException, name: str = '') -> str:
   """Returns file, line and reason of an error raised in a user's file."""
   lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)

@@ -5,12 +5,15 @@ only regular files of a limited size are read: reading a pipe, a terminal or
 /dev/zero would never end.
 """
 
+import contextlib
 import errno
+import hashlib
 import json
 import os
 import pathlib
 import secrets
 import shutil
+import socket
 import stat
 from collections.abc import Mapping
 from typing import BinaryIO
@@ -22,6 +25,9 @@ from lra.core.errors import UserError
 # file with a line for each example or log point.
 MAX_SETTINGS = 2**24
 MAX_LINES = 2**30
+# Names this machine or container, in which the number of a process counts.
+_HERE = hashlib.sha256((socket.gethostname() + os.path.basename(
+    os.path.realpath('/proc/self/ns/pid'))).encode()).hexdigest()[:8]
 
 
 def expanded(path: pathlib.Path) -> pathlib.Path:
@@ -43,6 +49,8 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
   staged = []
   with signals.unbroken():
     try:
+      for parent in {path.parent for path in contents}:
+        _remove_leftovers(parent)
       for path, data in contents.items():
         path = pathlib.Path(os.path.realpath(path))
         if os.path.lexists(path) and not path.is_file():
@@ -69,6 +77,7 @@ def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
   temporary = _temporary(folder)
   with signals.unbroken():
     try:
+      _remove_leftovers(folder.parent)
       temporary.mkdir(parents=True)
       for name, data in contents.items():
         (temporary / name).write_bytes(data)
@@ -82,7 +91,17 @@ def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _temporary(path):
-  return path.parent / f'.tmp-{secrets.token_hex(8)}'
+  return path.parent / f'.tmp-{_HERE}-{os.getpid()}-{secrets.token_hex(4)}'
+
+
+def _remove_leftovers(folder):
+  """Removes what killed processes of this machine were writing in a folder."""
+  for path in folder.glob(f'.tmp-{_HERE}-*'):
+    with contextlib.suppress(OSError, ValueError):
+      try:
+        os.kill(int(path.name.split('-')[2]), 0)
+      except ProcessLookupError:
+        (shutil.rmtree if path.is_dir() else os.unlink)(path)
 
 
 def _unwritable(path, error):

@@ -15,7 +15,7 @@ from lra.core.formats import percent
 from lra.core.terminal import say
 from lra.many import choose
 from lra.run import writers
-from lra.run.rundir import check_config
+from lra.run.rundir import check_config, saved
 from lra.schema import identity
 from lra.schema import result as result_lib
 from lra.schema.result import Result, Search
@@ -143,7 +143,7 @@ def train_sources(runs: Iterable, options: Options) -> int:
   They are not tested and have no records.
   """
   sources = list({one.folder: one for run in runs if (one := run.source)
-                  and not (one.folder / 'checkpoints').exists()}.values())
+                  and not saved(run.folder)}.values())
   if not sources:
     return 0
   code = train_sources(sources, options)
@@ -293,8 +293,7 @@ def _warn_of_edits(left, done):
   warn_of_edits((run.folder, result) for run, result in done)
   provenance.warn_of_edits(
       ((run.folder, run.config.model.name, provenance.of_folder(run.folder))
-       for run in left
-       if any(run.folder.glob('checkpoints/last/[0-9]*'))), provenance.GOES_ON)
+       for run in left if saved(run.folder)), provenance.GOES_ON)
 
 
 def _record(result, changes, options):

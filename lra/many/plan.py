@@ -17,6 +17,7 @@ from lra.core.errors import UserError
 from lra.core.formats import NONE, aligned, count
 from lra.many import choose
 from lra.many.runs import Run, Unit
+from lra.run.rundir import saved
 from lra.schema import identity
 from lra.schema.result import FINISHED, SEARCHED, Result
 
@@ -121,11 +122,10 @@ def newest(folder: pathlib.Path) -> tuple[int, dict]:
   These are 0 and {} if there are none or they cannot be read: the run itself
   will report that.
   """
-  last = folder / 'checkpoints' / 'last'
-  step = max((int(path.name) for path in last.glob('[0-9]*')
-              if path.name.isdecimal()), default=0)
+  step = max(saved(folder), default=0)
   try:
-    memory = files.read_json(last / str(step) / 'memory' / 'metadata')
+    memory = files.read_json(
+        folder / 'checkpoints' / 'last' / str(step) / 'memory' / 'metadata')
   except UserError:
     memory = None
   return step, memory if isinstance(memory, dict) else {}

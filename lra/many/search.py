@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lra.core import paths
-from lra.core.errors import UserError
+from lra.core.errors import Impossible, UserError
 from lra.core.formats import percent
 from lra.many import choose, execute
 from lra.many.execute import EXIT, Options
@@ -159,7 +159,8 @@ def train(made: Callable, fields: Mapping[str, tuple], count: int,
   """Trains trials without a test, then the best setting with all seeds.
 
   Trials share data, and compiled steps if they have the same shapes. One whose
-  loss was not finite counts as accuracy 0.
+  loss was not finite counts as accuracy 0, and so does one that cannot be
+  trained, which is not among the settings of the record.
 
   Args:
     made: returns the experiment of changes, words `field=value`.
@@ -172,31 +173,39 @@ def train(made: Callable, fields: Mapping[str, tuple], count: int,
     The exit code.
   """
   from lra.run.process_cache import ProcessCache
-  shared, tried = ProcessCache(), {}
+  shared, tried, failed = ProcessCache(), {}, []
   shared.varied = list(fields)
   for number, trial in enumerate(trials(fields, seeds[0], count), 1):
-    one = made(trial.changes).with_seed(seeds[0])
-    if one.folder not in tried:
-      code = execute.train_sources([one], options)
-      if code:
-        return code
-      result = _result(one, trial, options, shared)
-      if result is not None and result.status not in SEARCHED:
-        print(execute.summary(result, one.folder))
-        return EXIT[result.status]
-      tried[one.folder] = one, result
-    result = tried[one.folder][1]
-    if result is None:
-      trial.tell(None)
-      said = PRUNED
-    elif result.status == 'diverged':
-      trial.tell(0.0)
-      said = 'the loss was not finite'
+    try:
+      one = made(trial.changes).with_seed(seeds[0])
+      if one.folder not in tried:
+        code = execute.train_sources([one], options)
+        if code:
+          return code
+        result = _result(one, trial, options, shared)
+        if result is not None and result.status == 'oom':
+          raise Impossible('The device has too little memory.')
+        if result is not None and result.status not in SEARCHED:
+          print(execute.summary(result, one.folder))
+          return EXIT[result.status]
+        tried[one.folder] = one, result
+    except Impossible as error:
+      failed.append(error)
+      accuracy, said = 0.0, error
     else:
-      trial.tell(result.val.accuracy)
-      said = f'validation accuracy {percent(result.val.accuracy)}%'
+      result = tried[one.folder][1]
+      if result is None:
+        accuracy, said = None, PRUNED
+      elif result.status == 'diverged':
+        accuracy, said = 0.0, 'the loss was not finite'
+      else:
+        accuracy = result.val.accuracy
+        said = f'validation accuracy {percent(accuracy)}%'
+    trial.tell(accuracy)
     print(f'[{number} of {count} trials] {" ".join(trial.changes)}: {said}',
           flush=True)
+  if not tried:
+    raise failed[0]
   whole = [(one, result) for one, result in tried.values() if result]
   best = choose.of([[result] for _, result in whole])
   search = _search(fields, seeds[0], tried.values())

@@ -21,6 +21,7 @@ from lra.many import runs as runs_lib
 from lra.many.runs import Run
 from lra.run import curves
 from lra.schema import identity
+from lra.schema.fields import COUNT
 from lra.schema.result import FINISHED, SEARCHED, Result
 
 EMPTY = MappingProxyType({})
@@ -95,27 +96,36 @@ def of(run: Run, records: Mapping[str, Result] = EMPTY) -> Standing:
     if result is None or result.status not in SEARCHED:
       return _under_way(run, result)
     return _finished(run.title, result.status, result)
-  except (UserError, KeyError, TypeError) as error:
+  except (UserError, OSError) as error:
     return Standing(run.title, 'damaged', problem=str(error))
+
+
+def _steps(config):
+  """Returns the steps of a config that somebody may have edited."""
+  steps = isinstance(config, dict) and identity.flatten(
+      config).get('train.steps')
+  if type(steps) is not int or not 0 < steps <= COUNT:
+    raise UserError('its config has no valid train.steps: restore it')
+  return steps
 
 
 def _finished(title, status, result):
   return Standing(
-      title, status, result.steps, result.config['train']['steps'],
+      title, status, result.steps, _steps(result.config),
       *(getattr(scores, 'accuracy', None)
         for scores in (result.val, result.test)))
 
 
 def _under_way(run, result):
   status = result.status if result else 'started'
-  steps = files.read_json(run.folder / 'config.json')['train']['steps']
+  steps = _steps(files.read_json(run.folder / 'config.json'))
   path = run.folder / 'metrics.jsonl'
   if not path.exists():
     return Standing(run.title, status, 0, steps)
   points = curves.read(path)
   scores = [point['accuracy'] for (split, _), point in points.items()
-            if split == 'val' and 'accuracy' in point]
-  step, seconds = max(((step, point['seconds'])
+            if split == 'val' and point.get('accuracy') is not None]
+  step, seconds = max(((step, point.get('seconds') or 0)
                        for (split, step), point in points.items()
                        if split == 'train'), default=(0, 0))
   if result and result.steps > step > 0:  # stopped after its last log point

@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
+import operator
 import re
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import pydantic
@@ -71,13 +72,19 @@ def check(config: ConfigDict) -> None:
           f'({type(value.error).__name__}: {value.error}): set it too.')
   for field in ('data_dir', 'tokenizer'):
     paths.local(config[field], f'config.{field}')
-  task, values = tasks.get(config.task), identity.flatten(values)
-  for field, wrong, text in RULES:
+  for sentence in broken(RULES, config):
+    raise UserError(sentence)
+
+
+def broken(rules: tuple, config: ConfigDict) -> Iterator[str]:
+  """Yields the sentences of those of RULES or NOTES that a config breaks."""
+  task, values = tasks.get(config.task), identity.flatten(plain(config))
+  for field, wrong, text in rules:
     value, usual = values.get(field), FIELDS[field].default
     if value not in (None, usual, []) and (found := wrong(config, task)):
-      raise UserError(text.format(
+      yield text.format(
           it=f'config.{field}={_shown(value)}', name=f'config.{field}',
-          c=config, t=task, found=found))
+          c=config, t=task, found=found)
 
 
 def check_arguments(mixer: type, model: str, values: dict) -> None:
@@ -213,10 +220,11 @@ def _groups(c):
 
 
 def _own(c, name):
-  """Returns whether a setting of `train` is not the protocol's."""
-  theirs = PROTOCOLS.get(c.protocol, {}).get(c.task, {}).get('train', {})
-  value = c.train[name]
-  return theirs.get(name) != (
+  """Returns whether the value of a field is not the protocol's."""
+  group, key = name.split('.')
+  theirs = PROTOCOLS.get(c.protocol, {}).get(c.task, {}).get(group, {})
+  value = c[group][key]
+  return theirs.get(key) != (
       tuple(value) if isinstance(value, list) else value)
 
 
@@ -287,7 +295,7 @@ RULES = (
      'dict(learning_rate=..., weight_decay=...), or None for frozen.'),
     # A protocol sets these for all mixers: without effect on some.
     *((f'train.{name}', lambda c, t, name=name: (
-        not _groups(c) and _own(c, name)),
+        not _groups(c) and _own(c, f'train.{name}')),
        '{it} means nothing to {c.model.name}, whose file names no state-space '
        'parameters (PARAM_GROUPS): leave it out, or use config.optim.groups.')
       for name in (*_RATES, 'ssm_parameters')),
@@ -299,7 +307,7 @@ RULES = (
         c.train[name] == -1 for name in _RATES),
      '{name} means nothing alone: set config.train.ssm_learning_rate or '
      'config.train.ssm_weight_decay too.'),
-    ('train.ssm_parameters', lambda c, t: _own(c, 'ssm_parameters') and (
+    ('train.ssm_parameters', lambda c, t: _own(c, 'train.ssm_parameters') and (
         _unknown(c.train.ssm_parameters, _groups(c))),
      '{name}: the name={found}'),
     ('init_rules', lambda c, t: not c.init_from,
@@ -323,6 +331,21 @@ RULES = (
     ('encoder.mean_over', lambda c, t: c.encoder.pooling != 'mean',
      '{it} means nothing to pooling={c.encoder.pooling}: set '
      'config.encoder.pooling=mean.'),
+    # A protocol sets these whatever the other field is.
+    *((name, lambda c, t, name=name, other=other, needed=needed: (
+        _own(c, name) and (found := operator.attrgetter(other)(c)) not in needed
+        and f'config.{other}={found}'),
+       '{it} means nothing with {found}: leave it out.')
+      for name, other, *needed in (
+          ('train.b1', 'optim.name', 'adamw', 'adam', 'lion', 'muon'),
+          ('train.b2', 'optim.name', 'adamw', 'adam', 'lion', 'muon'),
+          ('train.eps', 'optim.name', 'adamw', 'adam', 'muon'),
+          ('encoder.norm_eps', 'encoder.norm', 'layer'),
+          ('encoder.max_positions', 'encoder.positions', 'learned'),
+          ('encoder.cls_has_position', 'encoder.pooling', 'cls'))),
+    ('encoder.head', lambda c, t: not t.dual and _own(c, 'encoder.head'),
+     '{it} means nothing to {t.name}, whose examples are no pairs: leave it '
+     'out.'),
     *((f'encoder.{name}', lambda c, t: c.encoder.norm != 'batch',
        '{it} means nothing to norm={c.encoder.norm}: leave it out, or set '
        'norm=batch.') for name in ('norm_momentum', 'norm_examples')),
@@ -330,6 +353,27 @@ RULES = (
      lambda c, t: c.model.get('qkv_width', 0) % c.model.num_heads,
      '{it} does not divide config.model.qkv_width={c.model.qkv_width}: choose '
      'a divisor.'),
+)
+
+# Settings that are possible, but whose effect is small or missing; like RULES.
+NOTES = (
+    ('train.warmup_steps', lambda c, t: c.train.warmup_steps >= c.train.steps
+     and (_own(c, 'train.steps') or _own(c, 'train.warmup_steps')),
+     '{it} takes all of config.train.steps={c.train.steps}, so the learning '
+     'rate never falls, and may never reach its peak.'),
+    ('train.steps', lambda c, t: c.train.steps == 1 and not (
+        c.train.warmup_steps or c.optim.final_fraction)
+     and c.optim.schedule in ('cosine', 'linear'),
+     '{it} learns nothing: the only step has the learning rate 0.'),
+    ('optim.ema', lambda c, t: (
+        (rest := c.optim.ema ** c.train.steps) > 0.1 and f'{rest:.0%}'),
+     'After config.train.steps={c.train.steps}, {found} of the moving average '
+     'of {it} are still the initial parameters: choose a smaller decay.'),
+    *((f'train.{name}', lambda c, t: (
+        {*c.train.ssm_parameters} and {*c.train.ssm_parameters}.isdisjoint(
+            _groups(c)) and ', '.join(_groups(c))),
+       '{it} has no effect, since none of config.train.ssm_parameters is in '
+       '{c.model.name}, which has {found}.') for name in _RATES),
 )
 
 

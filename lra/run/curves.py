@@ -14,10 +14,12 @@ from matplotlib import figure
 from lra.core import files, style
 from lra.core.errors import UserError
 from lra.core.formats import plain
+from lra.core.terminal import say
 from lra.schema import fields, identity, result
 
 LEARNT = 0.95  # validation accuracy from which a task counts as learnt
 _LONGEST = 90  # most letters of a line's name
+_LARGEST = 1e100  # more than any number that a run logs
 _LOOKS = {
     'train': {'color': style.COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
     'val': {'color': style.COLOURS[1], 'marker': 'o', 'markersize': 4},
@@ -83,8 +85,15 @@ def read(path: pathlib.Path) -> dict:
   for number, line in enumerate(lines, 1):
     try:
       point = json.loads(line)
-      points[point['split'], point['step']] = point
-    except (ValueError, KeyError, TypeError) as error:
+      split, step = point['split'], point['step']
+      if not isinstance(split, str) or type(step) is not int or step < 0:
+        raise ValueError('its split or its step')
+      if bad := [name for name, value in point.items() if not (
+          name == 'split' or value is None or (
+              type(value) in (int, float) and abs(value) <= _LARGEST))]:
+        raise ValueError(bad[0])
+      points[split, step] = point
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
       if number < len(lines):
         raise UserError(
             f'{path}, line {number} is not a log point ({error}): delete that '
@@ -144,7 +153,17 @@ def plot_runs(paths: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
   form = out.suffix[1:].lower()
   if form not in ('png', 'svg'):
     raise UserError(f'{out} is neither .png nor .svg: choose one of them.')
-  lines = _lines([_read_run(path) for path in paths])
+  found, errors = [], []
+  for path in paths:
+    try:
+      found.append(_read_run(path))
+    except UserError as error:
+      errors.append(error)
+  if not found:
+    raise errors[0]
+  for error in errors:
+    say(f'left out: {error}')
+  lines = _lines(found)
   with style.style():
     data = style.saved(_draw(lines), form)
   files.write_all({out: data})

@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from lra.core import jax_settings
+from lra.core.errors import Impossible, UserError
 from lra.data import batches, prepared
 from lra.objectives import Objective
 from lra.run import mesh, optim, step
@@ -63,9 +64,12 @@ class Program:
 
   @functools.cached_property
   def state_shape(self) -> step.TrainState:
-    shapes = jax.eval_shape(self._init, 0)
-    sizes_lib.check_state(shapes, sizes(shapes.params),
-                          self.config.encoder.width, self.mesh)
+    try:
+      shapes = jax.eval_shape(self._init, 0)
+      sizes_lib.check_state(shapes, sizes(shapes.params),
+                            self.config.encoder.width, self.mesh)
+    except UserError as e:
+      raise Impossible(str(e)) from e
     return jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(
             x.shape, x.dtype, sharding=mesh.of_state(self.mesh, x.shape)),

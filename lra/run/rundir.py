@@ -62,6 +62,13 @@ def environment(folder: pathlib.Path) -> dict:
   return value
 
 
+def saved(folder: pathlib.Path) -> list[int]:
+  """Returns the steps of a run's checkpoints, without half-written ones."""
+  last = folder / 'checkpoints' / 'last'
+  return sorted(int(path.name) for path in last.glob('*')
+                if path.name.isdecimal() and path.is_dir())
+
+
 class RunDirectory:
   """The locked directory of a run; only the leading process `writes`."""
 

@@ -59,7 +59,9 @@ def fingerprint(folder: pathlib.Path) -> str:
   if bert.settings(folder):
     return bert.fingerprint(folder)
   run_folder, kind, step = place(folder)
-  if step is None and not (run_folder / 'result.json').exists():
+  done = files.read_json(run_folder / 'result.json')
+  if step is None and (not isinstance(done, dict) or done.get('status') in (
+      'stopped', 'oom')):
     raise UserError(
         f'config.init_from: {run_folder} is not finished, so its parameters '
         'still change: finish it, or name a step, such as '

@@ -19,7 +19,7 @@ from lra.core.distributed import SharedStop, is_leader, is_multiprocess
 from lra.core.errors import UserError
 from lra.core.terminal import StopRequest, say
 from lra.data import baselines, batches, prepared
-from lra.run import optim, profile, program, provenance, rundir
+from lra.run import check, optim, profile, program, provenance, rundir
 from lra.run.checkpoint import Checkpoints
 from lra.run.counters import RunCounters, at_guessing, scored_of
 from lra.run.experiment import Experiment
@@ -62,8 +62,9 @@ class Trainer:
     self.directory, self.longer, self._start = None, {}, None
     try:
       distributed.run_or_fail_together(self._open)
-      theirs = distributed.broadcast_from_leader(lambda: self.data.fingerprint)
-      distributed.run_or_fail_together(lambda: self._read_start(theirs))
+      theirs = distributed.broadcast_from_leader(lambda: (
+          self.data.fingerprint, bool(rundir.saved(folder))))
+      distributed.run_or_fail_together(lambda: self._read_start(*theirs))
     except UserError:
       if self.directory:
         self.directory.undo()
@@ -93,14 +94,13 @@ class Trainer:
     with signals.interrupting():
       self.data = self.shared.data(self.program.experiment)
 
-  def _read_start(self, fingerprint):
+  def _read_start(self, fingerprint, resumes):
     if self.data.fingerprint != fingerprint:
       raise UserError(
           f'{self.config.task}: this process has other data than process 0: '
           'give all of them one config.data_dir, or prepare the data again.')
-    kept, last = self._began.get('init_sha256'), self.directory.folder / (
-        'checkpoints/last')
-    if self.config.init_source and not any(last.glob('[0-9]*')):
+    kept = self._began.get('init_sha256')
+    if self.config.init_source and not resumes:
       from lra.run import warm_start
       self._start = warm_start.read(self.config, self.program)
       if kept not in (None, self._start.sha256):
@@ -141,6 +141,8 @@ class Trainer:
           self.identity['runs_at_once'], before.get('runs_at_once', 1))
     self._write_environment()
     self.directory.log_to(self._log_names)
+    for note in check.broken(check.NOTES, self.config):
+      self.shared.once(note, lambda note=note: say(f'{self.title}: {note}'))
     return state
 
   def _write_environment(self):

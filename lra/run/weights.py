@@ -15,6 +15,7 @@ import numpy as np
 from lra.core import files, paths
 from lra.core.errors import UserError
 from lra.run import checkpoint
+from lra.schema.fields import COUNT
 
 NAME = 'model.safetensors'
 _ABOUT = 'lra'  # the name of our metadata
@@ -45,7 +46,8 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
       found = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118
   except (OSError, safetensors.SafetensorError, ValueError, KeyError) as e:
     raise _damaged(path, getattr(e, 'strerror', None) or e) from e
-  if not isinstance(about, dict) or not isinstance(about.get('step'), int):
+  step = about.get('step') if isinstance(about, dict) else None
+  if type(step) is not int or not 0 <= step <= COUNT:
     raise UserError(f'{path} was not written by `export`: give a folder that '
                     '`export` wrote.')
   ours = dict(zip(names(like), jax.tree.leaves(like), strict=True))
@@ -60,7 +62,7 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
       jax.device_put(found[name], x.sharding) for name, x in ours.items()])
   if checkpoint.checksum(made) != about.get('checksum'):
     raise _damaged(path, 'its checksum is wrong')
-  return made, about['step']
+  return made, step
 
 
 def _damaged(path, why):

@@ -8,12 +8,14 @@ the writer.
 
 import contextlib
 import csv
+import fcntl
 import importlib.util
 import io
 import logging
 import os
 import pathlib
 import secrets
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -178,21 +180,26 @@ class MLflow(_Tracker):
     from mlflow.exceptions import MlflowException
     self._failure, self._waiting = MlflowException, []
     try:
-      self._client = MlflowClient()
+      # Of two processes that make a database at once, one would fail.
+      with files.lock_file(pathlib.Path(
+          tempfile.gettempdir(), f'lra-mlflow-{os.getuid()}.lock')) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        self._client = MlflowClient()
+        name = os.environ.get('MLFLOW_EXPERIMENT_NAME', 'lra')
+        there = self._client.get_experiment_by_name(name)
+        experiment = there.experiment_id if there else (
+            self._client.create_experiment(name))
       if self._kept['id']:
         self._client.update_run(self._kept['id'], status='RUNNING')
         return
-      name = os.environ.get('MLFLOW_EXPERIMENT_NAME', 'lra')
-      there = self._client.get_experiment_by_name(name)
       self._kept['id'] = self._client.create_run(
-          there.experiment_id if there else self._client.create_experiment(
-              name), tags={'task': config['task']}, run_name=_name(config),
+          experiment, tags={'task': config['task']}, run_name=_name(config),
           ).info.run_id
       files.write_json(self._path, self._kept)
       self._client.log_batch(self._kept['id'], params=[
           Param(name, str(value)) for name, value in identity.flatten(
               config).items()])
-    except (MlflowException, ImportError, OSError) as e:
+    except Exception as e:  # of MLflow, or of its libraries for databases
       raise UserError(
           f'mlflow cannot start ({_why(e)}): set MLFLOW_TRACKING_URI to a '
           'server or database that can be reached, or leave out --log=mlflow.'

@@ -141,8 +141,9 @@ class Optim(Group):
       'The optimizer.', 'adamw')
   schedule: Literal['rsqrt', 'cosine', 'linear', 'constant'] = field(
       'Schedule of the learning rate after the warm-up. rsqrt is '
-      'train.learning_rate / sqrt(step). The others start at '
-      'train.learning_rate and end at the last step.', 'rsqrt')
+      'train.learning_rate / sqrt(step). constant stays at '
+      'train.learning_rate; cosine and linear fall from it with each step, and '
+      'end at the last step.', 'rsqrt')
   final_fraction: Annotated[float, Field(ge=0, le=1)] = field(
       'Final learning rate of the schedules cosine and linear, as a fraction '
       'of train.learning_rate.', 0.0)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import pathlib
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from lra.schema import fields
@@ -39,15 +40,18 @@ def is_config(value) -> bool:
       and isinstance(model.get('name', ''), str))
 
 
-def flatten(config: dict, prefix: str = '') -> dict:
-  """Flattens a dict to {'train.steps': 100, ...}; empty dicts vanish."""
-  flat = {}
+def pairs(config: dict, prefix: str = '') -> Iterator[tuple[str, Any]]:
+  """Yields ('train.steps', 100) and so on; empty dicts vanish."""
   for key, value in config.items():
     if isinstance(value, dict):
-      flat.update(flatten(value, f'{prefix}{key}.'))
+      yield from pairs(value, f'{prefix}{key}.')
     else:
-      flat[prefix + key] = value
-  return flat
+      yield prefix + key, value
+
+
+def flatten(config: dict) -> dict:
+  """Flattens a dict to {'train.steps': 100, ...}; see `pairs`."""
+  return dict(pairs(config))
 
 
 def with_sizes(flat: dict) -> dict:

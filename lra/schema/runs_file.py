@@ -136,10 +136,12 @@ class Entry(_Part):
     for name, values in self.lists.items():
       if not isinstance(values, list) or not values:
         raise ValueError(f'{name} should be a list of values, such as [1, 2]')
-    for name in (*self.lists, *identity.flatten(self.set)):
+    names = [name for part in (self.set, self.search or self.grid)
+             for name, _ in identity.pairs(part)]
+    for name in names:
       if name == 'seed':
         raise ValueError('it sets seed: write seeds = "0-2"')
-      if name in self.lists and name in identity.flatten(self.set):
+      if names.count(name) > 1:
         raise ValueError(f'it gives {name} twice: name it once')
     if self.search and identity.flatten(self.set).get('train.include_val'):
       raise ValueError('a search needs a validation split to choose by: leave '

@@ -15,6 +15,7 @@ from lra.core.terminal import say
 from lra.data import batches, longer, prepared
 from lra.data_prep import encode
 from lra.run import program, provenance, restore, scoring
+from lra.schema.fields import COUNT
 from lra.share import hub, int8
 
 
@@ -47,7 +48,8 @@ class Trained:
 
     These are ListOps expressions such as '[MAX 2 9 [MIN 4 7 ] 0 ]'; str or
     bytes of Text; pairs of these for Retrieval. Images are files, PIL images or
-    uint8 arrays, [S, S] or [S, S, 3]. Longer examples are cut, as in training.
+    uint8 arrays, [S, S] or [S, S, 3]. Longer examples are cut, as in training,
+    with a message on stderr.
     A UserError names an example that does not fit the task.
     """
     task = self.program.objective.task
@@ -61,9 +63,14 @@ class Trained:
     if not examples:
       return []
     split = encode.split(task, examples)
-    words = self.program.experiment.vocabulary
-    if words:
-      split = words.split(split, self.program.objective.seq_len)
+    words, most = (
+        self.program.experiment.vocabulary, self.program.objective.seq_len)
+    whole = words.split(split, COUNT) if words else split
+    cut = int((np.diff(whole.offsets) > most).sum())
+    if cut:
+      say(f'{cut:,} of {len(whole.offsets) - 1:,} inputs are longer than the '
+          f'{most:,} tokens that the model reads: their ends are cut off.')
+    split = words.split(split, most) if words else split
     names, found = encode.names(task), self._probabilities(split)
     return [Prediction(int(label), names[label], p)
             for label, p in zip(found.argmax(-1), found, strict=True)]

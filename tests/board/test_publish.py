@@ -274,18 +274,6 @@ def test_what_differs_is_said_and_kept(place, capfd, changes, told):
   assert result.read(path) == run()
 
 
-def test_what_a_killed_publisher_left_is_removed(place):
-  left = [place.results / folder / '.tmp-abc'
-          for folder in ('runs/text_mini', 'figures')]
-  for path in left:
-    path.parent.mkdir(parents=True)
-    path.touch()
-  os.utime(left[0], (0, 0))
-  publish.regenerate(place)
-  # The writer of the second one may be alive.
-  assert [path.exists() for path in left] == [False, True]
-
-
 def test_changed_settings_are_named_and_stand_apart(place):
   changed = changed_run(**{'train.steps': 4000, 'model.window': 0.5})
   publish.publish(changed.model_copy(update={'num_params': 9000}), place)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from huggingface_hub import constants
 from safetensors import numpy as safetensors
+from safetensors import safe_open
 
 import lra
 from lra import models
@@ -200,6 +201,19 @@ def test_damaged_parameters_are_named(copy, spoil, words):
   with pytest.raises(UserError, match=f'copy/{weights.NAME} {words}') as e:
     lra.load(copy)
   assert '\n' not in str(e.value)
+
+
+@pytest.mark.parametrize('step', ['-5', 'true', '1' + '0' * 400, '4.5', '"1"'])
+def test_a_step_that_is_none_is_named(copy, step):
+  path = copy / weights.NAME
+  with safe_open(path, 'numpy') as f:
+    about = json.loads(f.metadata()['lra'])
+  text = json.dumps(about).replace(f'"step": {about["step"]}',
+                                   f'"step": {step}')
+  path.write_bytes(safetensors.save(
+      safetensors.load_file(path), {'lra': text}))
+  with pytest.raises(UserError, match='was not written by `export`'):
+    lra.load(copy)
 
 
 def test_parameters_of_another_config_are_named(copy):

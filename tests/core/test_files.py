@@ -1,11 +1,16 @@
 """Files are written completely or not at all; errors name damaged files."""
 
 import os
+import pathlib  # noqa: F401, for arguments
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from lra.core import files
 from lra.core.errors import UserError
+from tests.helpers.paths import ROOT
 
 
 def test_json_is_written_whole_or_not_at_all(tmp_path):
@@ -56,3 +61,30 @@ def test_what_is_no_file_is_not_replaced(tmp_path, make):
   with pytest.raises(UserError, match='x, .* regular file'):
     files.write_all({tmp_path / 'a': b'1', tmp_path / 'x': b'2'})
   assert [p.name for p in tmp_path.iterdir()] == ['x']
+
+
+_KILLED = """
+import os, pathlib, sys
+from lra.core import files
+os.replace = os.rename = lambda *_: os.kill(os.getpid(), 9)
+getattr(files, sys.argv[1])(*eval(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize('function, arguments', [
+    ('write_folder', "(pathlib.Path('out'), {'a': b'1'})"),
+    ('write_all', "({pathlib.Path('out'): b'1', pathlib.Path('b'): b'2'},)")])
+def test_what_a_kill_left_is_removed(
+    tmp_path, monkeypatch, function, arguments):
+  monkeypatch.chdir(tmp_path)
+  done = subprocess.run(
+      [sys.executable, '-c', _KILLED, function, arguments],
+      env={**os.environ, 'PYTHONPATH': str(ROOT)})
+  assert done.returncode == -signal.SIGKILL and list(tmp_path.glob('.tmp-*'))
+  mine = files._temporary(tmp_path / 'x')  # a process that writes now
+  mine.touch()
+  for name in ('.tmp-note', '.tmp-1-2-3', '.tmp--x-'):  # of other programs
+    (tmp_path / name).touch()
+  getattr(files, function)(*eval(arguments))
+  assert {p.name for p in tmp_path.glob('.tmp-*')} == {
+      mine.name, '.tmp-note', '.tmp-1-2-3', '.tmp--x-'}

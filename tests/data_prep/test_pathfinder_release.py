@@ -14,6 +14,10 @@ from tests.helpers.data_files import refused
 LINE = 'imgs/{i} sample_{j}.png {j} {label} 1.8 14 4 5 1.5 2 1'
 
 
+SIZES = (16, 2, 2)
+OF_ALL = 'of 160,000/20,000/20,000 rows'
+
+
 def write_official(folder, per_table=10, tables=2, side=32):
   """Writes metadata and images in the release's form; returns images, labels.
   """
@@ -36,13 +40,22 @@ def test_official_images_in_stored_order(tmp_path):
   """Tables are read in numerical order (10 after 9); the first 80% are train.
   """
   images, labels = write_official(tmp_path, per_table=2, tables=10)
-  content = pathfinder.import_official(tmp_path, 32)
+  content = pathfinder.import_official(tmp_path, 32, SIZES)
   sizes = [len(content.splits[s]) for s in ('train', 'val', 'test')]
   assert sizes == [16, 2, 2]
   for place, (split, i) in {0: ('train', 0), 15: ('train', 15), 17: ('val', 1),
                             19: ('test', 1)}.items():
     assert content.splits[split].document(i) == images[place].tobytes()
     assert content.splits[split].labels[i] == labels[place]
+
+
+def test_half_a_release_is_not_taken_for_the_whole(tmp_path, capsys):
+  write_official(tmp_path)
+  origins = [pathfinder.import_official(tmp_path, 32, sizes).info['origin']
+             for sizes in (SIZES, (32, 4, 4))]
+  assert origins[0].startswith('official images, ')
+  assert origins[1] == f'{origins[0]}, 16/2/2 of 32/4/4 rows'
+  assert capsys.readouterr().err.count('warning: ') == 1
 
 
 def test_the_empty_image_of_the_release_is_left_out(tmp_path):
@@ -52,7 +65,7 @@ def test_the_empty_image_of_the_release_is_left_out(tmp_path):
   (folder / 'imgs/0/sample_172.png').write_bytes(b'')
   (folder / 'metadata/0.npy').write_text(LINE.format(i=0, j=172, label=1))
   assert sum(map(len, pathfinder.import_official(
-      folder, 32).splits.values())) == 20
+      folder, 32, SIZES).splits.values())) == 20
 
 
 def test_files_that_are_no_tables_are_passed_over(tmp_path):
@@ -61,7 +74,8 @@ def test_files_that_are_no_tables_are_passed_over(tmp_path):
     (tmp_path / 'metadata' / name).write_text('?')
   for name in ('imgs/._1', 'imgs/1/._sample_3.png'):
     (tmp_path / name).write_text('?')
-  assert len(pathfinder.import_official(tmp_path, 32).splits['train']) == 16
+  content = pathfinder.import_official(tmp_path, 32, SIZES)
+  assert len(content.splits['train']) == 16
 
 
 def break_line(text):
@@ -108,7 +122,7 @@ def test_what_is_wrong_is_named(tmp_path, change, sentence):
   write_official(tmp_path)
   change(tmp_path)
   with pytest.raises(UserError) as caught:
-    pathfinder.import_official(tmp_path, 32)
+    pathfinder.import_official(tmp_path, 32, SIZES)
   assert sentence in str(caught.value) and '\n' not in str(caught.value)
 
 
@@ -134,7 +148,7 @@ def test_the_release_is_found_from_any_of_its_folders(tmp_path, place):
   content = data_prep.read('pathfinder', tmp_path / 'data')
   assert path.exists() and len(content.splits['train']) == 16
   assert content.info['origin'] == (
-      f'official images, pathfinder32/{pathfinder.HARD}')
+      f'official images, pathfinder32/{pathfinder.HARD}, 16/2/2 {OF_ALL}')
   assert data_prep.prepare('pathfinder', tmp_path / 'data') == path
 
 
@@ -155,4 +169,5 @@ def test_of_two_folders_of_the_release_the_inner_one_is_read(tmp_path, place):
   named = place.endswith('pathfinder32')
   assert sum(map(len, content.splits.values())) == (20 if named else 10)
   assert content.info['origin'] == 'official images, ' + (
-      f'lra_release/{hard}' if named else f'lra_release/lra_release/{hard}')
+      f'lra_release/{hard}, 16/2/2 {OF_ALL}' if named else
+      f'lra_release/lra_release/{hard}, 8/1/1 {OF_ALL}')

@@ -18,7 +18,8 @@ from lra.core.errors import UserError
 from lra.data import prepared
 from lra.data_prep import __main__ as command
 from lra.data_prep import builder as builder_lib
-from lra.data_prep import folders, text
+from lra.data_prep import folders, listops, text
+from lra.data_prep.content import SPLITS, Content, split_of
 from tests.helpers.paths import ROOT
 
 OFFICIAL = ROOT / 'tests' / 'fixtures' / 'listops'
@@ -55,8 +56,7 @@ def test_second_time_prepares_nothing(data, monkeypatch):
   monkeypatch.setattr(builder_lib.Builder, '_split_generators', None)
   assert prepare(data_dir) == data_prep.prepare('listops', data_dir) == path
   info = json.loads((path / 'metadata.json').read_text())
-  assert info['source']['basic_val.tsv'] == (
-      OFFICIAL / 'basic_val.tsv').stat().st_size
+  assert len(info['source']) == 64
 
 
 def test_tfds_reads_it_too(data):
@@ -154,12 +154,49 @@ def test_no_room(tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_another_source_is_refused(data, tmp_path):
+@pytest.mark.parametrize('edit', [
+    lambda text: f'{text}7\t7\n', lambda text: text.replace('3', '4')])
+def test_another_source_is_refused(data, tmp_path, edit):
   shutil.copytree(OFFICIAL, tmp_path / 'other')
-  with open(tmp_path / 'other' / 'basic_val.tsv', 'a') as f:
-    f.write('7\t7\n')
+  path = tmp_path / 'other' / 'basic_val.tsv'
+  path.write_text(edit(before := path.read_text()))
   with pytest.raises(UserError, match='another source.*delete'):
     data_prep.prepare('listops', data[0], tmp_path / 'other')
+  path.write_text(before)
+  data_prep.prepare('listops', data[0], tmp_path / 'other')
+
+
+@pytest.mark.parametrize('name', ['mine.csv', 'mine/mine.csv'])
+def test_an_edited_source_of_an_own_builder_is_not_kept(
+    tmp_path, monkeypatch, name):
+  """Such a builder names no files: the source is a file or a folder."""
+  def make(self, files):
+    rows = (tmp_path / name).read_bytes().split()
+    part = split_of(rows, [0] * len(rows))
+    return Content(dict.fromkeys(SPLITS, part), {'origin': 'mine'})
+  monkeypatch.setattr(listops.Listops, 'names', ())
+  monkeypatch.setattr(listops.Listops, 'make', make)
+  path, source = tmp_path / name, tmp_path / name.partition('/')[0]
+  path.parent.mkdir(exist_ok=True)
+  path.write_bytes(b'\1 \2')
+  for _ in range(2):
+    data_prep.prepare('listops', tmp_path / 'data', source)
+  path.write_bytes(b'\1 \3')
+  with pytest.raises(UserError, match='has changed since'):
+    data_prep.prepare('listops', tmp_path / 'data', source)
+
+
+def test_data_of_an_earlier_version_have_sizes_only(copy):
+  data_dir, path = copy
+  about = json.loads((path / 'metadata.json').read_text())
+  for changed in (0, 1):
+    about['source'] = {x.name: x.stat().st_size + changed for x in map(
+        OFFICIAL.joinpath, listops.Listops.names)}
+    (path / 'metadata.json').write_text(json.dumps(about))
+    if not changed:
+      assert prepare(data_dir) == path
+  with pytest.raises(UserError, match='another source'):
+    prepare(data_dir)
 
 
 def cut(path):

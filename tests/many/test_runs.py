@@ -114,6 +114,10 @@ _ENTRY = '[[runs]]\nmodels = ["simpletron"]\ntasks = ["listops_mini"]\n'
     (_ENTRY + 'grid.train.steps = []', 'train.steps should be a list'),
     (_ENTRY + 'grid.train.steps = [1]\nset.train.steps = 1',
      'train.steps twice'),
+    (_ENTRY + 'set."train.steps" = 1\nset.train.steps = 2',
+     'train.steps twice'),
+    (_ENTRY + 'search."train.steps" = [1]\nsearch.train.steps = [2]',
+     'train.steps twice'),
     (_ENTRY + 'grid.train.steps = [1]\nsearch.train.seed = [1]', 'leave out'),
     (_ENTRY + 'search.train.steps = [1]\nset.train.include_val = true',
      'validation split'),
@@ -126,7 +130,7 @@ _ENTRY = '[[runs]]\nmodels = ["simpletron"]\ntasks = ["listops_mini"]\n'
     ('[[runs]]\nmodels = ["nobody"]\ntasks = ["text"]', 'nobody on text: .*no'),
     ('[[runs]]\nmodels = ["gla"]\ntasks = ["txt"]', 'runs 1, gla on txt: '),
     (_ENTRY + 'protocol = "lr"', "'lr': did you mean lra"),
-    ('#' * 2**23, '4,194,304 bytes')], ids=range(31))
+    ('#' * 2**23, '4,194,304 bytes')], ids=range(33))
 def test_a_fault_is_named_with_its_place(file, text, word):
   with pytest.raises(UserError, match=word):
     runs.read(file(text))

@@ -14,7 +14,7 @@ from lra.board import publish
 from lra.cli import train as train_word
 from lra.core.errors import UserError
 from lra.many import search
-from lra.run import train
+from lra.run import program, train
 from lra.schema import result
 from tests.helpers import same_run, scored, tiny
 from tests.helpers.paths import ROOT
@@ -109,23 +109,26 @@ class Killed(BaseException):
 
 
 class Runs:
-  """Stands for `train`: writes results, without training.
+  """Stands for `train`: makes the model and writes results, without training.
 
   Attributes:
     calls: (learning rate, seed, whether tested) of each run.
     left: number of validations before a kill.
+    too_large: values of encoder.pooling of runs that end out of memory.
   """
 
   def __init__(self):
-    self.calls, self.left = [], -1
+    self.calls, self.left, self.too_large = [], -1, ()
 
   def train(self, one, minutes=None, *, tested, watch=None, **_):
     config = one.config.to_dict()
     rate = config['train']['learning_rate']
     self.calls.append((rate, config['seed'], tested))
+    _ = program.make(one).state_shape
     accuracy = round(0.9 - abs(math.log10(rate) + 2) / 4, 2)
     run = copy.deepcopy(RUN) | {
-        'task': 'parity', 'model': 'simpletron', 'seed': config['seed'],
+        'task': 'parity', 'model': config['model']['name'],
+        'seed': config['seed'],
         'protocol': config['protocol'], 'config': config, 'steps': 30,
         'best_step': 30, 'status': 'ok' if tested else 'validated',
         'objective': config['objective']}
@@ -147,6 +150,8 @@ class Runs:
     run['val'] = scored.of([[hits, 100 - hits], [0, 0]])
     if rate > 0.1 and run['status'] != 'stopped':
       run['status'] = 'diverged'
+    if config['encoder']['pooling'] in self.too_large:
+      run['status'] = 'oom'
     if run['status'] != 'ok':
       run['test'] = None
     made = result.validate(run)
@@ -171,9 +176,9 @@ def _main(argv):
     return train_word.main(argv)
 
 
-def _run(*more):
+def _run(*more, model='simpletron'):
   return _main([
-      '--config=configs/simpletron.py:parity', '--config.train.steps=30',
+      f'--config=configs/{model}.py:parity', '--config.train.steps=30',
       '--config.train.eval_every=10', '--config.train.warmup_steps=0',
       '--search=optuna', '--trials=14', '--compile_cache=',
       '--space=train.learning_rate=log(1e-4,1)', *more])
@@ -203,6 +208,27 @@ def test_only_the_chosen_setting_is_tested_and_recorded(runs, capsys):
   before = len(runs.calls)
   assert _run('--norecord', '--seeds=3,4') == 0
   assert len(runs.calls) == before
+
+
+@pytest.mark.parametrize('model, space', [
+    ('transformer', 'model.num_heads=int(1,8)'),  # a rule of the config
+    ('transformer_rotary', 'model.num_heads=[2,32]'),  # a layer of the model
+    ('transformer', 'encoder.pooling=[mean,first]')])
+def test_a_setting_that_cannot_be_does_not_end_a_search(
+    runs, capsys, model, space):
+  flags = ('--trials=6', '--norecord', '--config.encoder.width=32',
+           f'--space={space}')
+  runs.too_large = ('first',)
+  assert _run(*flags, model=model) == 0
+  first = _said(capsys)
+  failed = [line for line in first if 'config.' in line or 'memory' in line]
+  assert 0 < len(failed) < 6 and len(first) == 7
+  assert _run(*flags, model=model) == 0 and _said(capsys) == first
+
+
+def test_a_search_of_settings_that_all_cannot_be_is_refused(runs):
+  with pytest.raises(UserError, match='num_heads=[35] does not divide'):
+    _run('--space=model.num_heads=[3,5]', model='transformer')
 
 
 def test_without_a_test_a_search_only_chooses(runs):

@@ -68,6 +68,23 @@ def test_each_kind_of_run(entries):
     assert str(entries[name].folder / file) in at[name].problem
 
 
+_VALUES = ('true', '-1', '"9"', '1e999', f'1{"0" * 400}', '[1]', '{}')
+
+
+@pytest.mark.parametrize('name, text', [
+    *(('config.json', f'{{"train": {{"steps": {value}}}}}')
+      for value in _VALUES),
+    *(('config.json', value) for value in ('{}', '[]', '{"train": 3}')),
+    *(('metrics.jsonl', f'{{"split": "val", "step": 1, "{key}": {value}}}\n\n')
+      for value in _VALUES for key in ('step', 'accuracy', 'seconds')
+      if key == 'step' or value != '-1')])
+def test_one_edited_run_does_not_end_the_table(entries, name, text):
+  (entries['running'].folder / name).write_text(text)
+  lines = status.table([status.of(e) for e in entries.values()]).split('\n')
+  assert [line.split()[0] for line in lines[1:-1]] == [
+      'new', 'started', 'damaged', 'damaged', 'ok', 'damaged']
+
+
 def test_a_stopped_run_is_at_its_checkpoint_not_at_its_last_log_line(entries):
   stopped = json.loads(RECORD.read_text()) | {
       'status': 'stopped', 'steps': 120, 'best_step': 50}

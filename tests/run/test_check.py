@@ -215,6 +215,14 @@ BROKEN = [
     (TEXT, 'super', {'encoder.mean_over': 'positions'}, 'pooling=mean'),
     *((TEXT, 'super', {f'encoder.{name}': value}, 'norm=batch')
       for name, value in (('norm_momentum', 0.5), ('norm_examples', 4))),
+    *((TEXT, 'super', {'optim.name': 'sgd', f'train.{name}': value}, 'sgd')
+      for name, value in (('b1', 0.5), ('b2', 0.5), ('eps', 1e-3))),
+    *((TEXT, 'super', {f'encoder.{name}': value, **more}, words)
+      for name, value, more, words in (
+          ('norm_eps', 1e-3, {'encoder.norm': 'rms'}, 'norm=rms'),
+          ('max_positions', 9, {'encoder.positions': 'none'}, 'positions=none'),
+          ('cls_has_position', True, {'encoder.pooling': 'mean'}, 'pooling='),
+          ('head', 'nli', {}, 'no pairs'))),
     (TEXT, 'transformer', {'model.num_heads': 7}, 'model.qkv_width=256'),
 ]
 
@@ -234,6 +242,30 @@ def test_each_rule_is_broken_by_one_of_these(monkeypatch):
       except UserError:
         broken.add(i)
   assert broken == set(range(len(rules)))
+
+
+@pytest.mark.parametrize('arg, model, changes, word', [
+    (IMAGE, 'super', {'train.steps': 100}, 'train.warmup_steps'),
+    ('image_mini', 'super', {'train.warmup_steps': 2000}, 'train.warmup_steps'),
+    ('image_mini', 'super', {'train.steps': 1, 'train.warmup_steps': 0},
+     'train.steps=1'),
+    ('image_mini', 'super', {'optim.ema': 0.9999}, '82%'),
+    ('text,protocol=s4', 'long_conv', {'train.ssm_learning_rate': 0.001},
+     'train.ssm_learning_rate'),
+    ('text,protocol=s5', 'long_conv', {}, 'train.ssm_weight_decay')])
+def test_a_setting_without_effect_is_named(arg, model, changes, word):
+  assert any(word in note for note in check.broken(
+      check.NOTES, _config(arg, model, **changes)))
+
+
+@pytest.mark.parametrize('arg, model, changes', [
+    ('retrieval,protocol=lra', 'super', {}),  # published with a long warm-up
+    ('image_mini', 'super', {'optim.ema': 0.99}),
+    ('image_mini', 'super', {'train.steps': 201}),
+    ('text,protocol=s4', 's4d', {}), ('text,protocol=s4', 'super', {}),
+    ('image,protocol=s4', 'long_conv', {})])
+def test_a_setting_with_an_effect_is_not(arg, model, changes):
+  assert not [*check.broken(check.NOTES, _config(arg, model, **changes))]
 
 
 def test_a_config_of_json_has_lists():

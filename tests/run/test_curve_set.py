@@ -106,6 +106,18 @@ def _record(path, seed, accuracy, config, **changes):
   return path
 
 
+@pytest.mark.parametrize('spoil', [
+    lambda x: (x / 'metrics.jsonl').unlink(),
+    lambda x: (x / 'metrics.jsonl').write_text('{"step": 1}\n{}'),
+    lambda x: (x / 'config.json').write_text('{'), shutil.rmtree])
+def test_one_run_without_a_curve_is_left_out(tmp_path, axes, capsys, spoil):
+  spoil(make(tmp_path / 'x', 1))
+  ax = axes(tmp_path / 'x', make(tmp_path / 'y'))
+  assert set(lines(ax)) == {'transformer'}
+  said = capsys.readouterr().err
+  assert said.startswith('left out: ') and str(tmp_path / 'x') in said
+
+
 def test_records_are_points_at_their_step(tmp_path, axes):
   paths = [_record(tmp_path / f'{seed}.json', seed, accuracy, {})
            for seed, accuracy in ((0, 0.5), (1, 0.7))]

@@ -10,6 +10,7 @@ import pytest
 import lra
 from lra.core import files
 from lra.core.errors import UserError
+from lra.many import execute
 from lra.run import train, warm_start
 from lra.schema import identity
 from tests.helpers import small
@@ -117,10 +118,43 @@ def test_a_config_names_its_run_with_the_same_seed(tmp_path, monkeypatch):
   assert not made[0].folder.exists()
 
 
-def test_an_unfinished_source_is_refused(finished):
+@pytest.mark.parametrize('status', [None, 'stopped', 'oom'])
+def test_an_unfinished_source_is_refused(finished, status):
   (finished / 'result.json').unlink()
+  if status:
+    files.write_json(finished / 'result.json', {'status': status})
   with pytest.raises(UserError, match='not finished'):
     small.experiment(config('performer', init_from=str(finished)))
+
+
+_HALF = ['2.orbax-checkpoint-tmp', '2.orbax-checkpoint-tmp-7', '', 'x']
+
+
+@pytest.mark.parametrize('left', _HALF)
+def test_half_a_checkpoint_is_no_state(finished, tmp_path, left):
+  """The run reads its source again; here the source has no parameters."""
+  c = config('performer', init_from=str(finished))
+  (tmp_path / 'run/checkpoints/last' / left).mkdir(parents=True)
+  with pytest.raises(UserError, match='finished/checkpoints has no'):
+    train.train(small.experiment(c, tmp_path / 'run'))
+
+
+@pytest.mark.parametrize('source', ['', 'best/2', 'last/2'])
+@pytest.mark.parametrize('left', [*_HALF, '2'])
+def test_a_source_is_trained_until_its_run_has_a_checkpoint(
+    tmp_path, monkeypatch, source, left):
+  """The source may have been stopped: then it has checkpoints of its own."""
+  monkeypatch.chdir(tmp_path)
+  c = small.config('transformer', 'listops_mini', **SHORT)
+  c.pretrain.objective = 'masked'
+  run, trained = small.experiment(c), []
+  (run.source.folder / 'checkpoints' / source).mkdir(parents=True)
+  (run.folder / 'checkpoints/last' / left).mkdir(parents=True)
+  monkeypatch.setattr(execute, '_trained', lambda runs, *_: iter(
+      trained.extend(runs) or ()))
+  execute.train_sources([run], execute.Options(None))
+  assert [one.folder for one in trained] == (
+      [] if left == '2' else [run.source.folder])
 
 
 @pytest.mark.full

@@ -5,6 +5,8 @@ import importlib.util
 import itertools
 import json
 import struct
+import subprocess
+import sys
 import time
 import types
 
@@ -12,6 +14,7 @@ import pytest
 
 from lra.core.errors import UserError
 from lra.run import rundir
+from tests.helpers.paths import ROOT
 
 CONFIG = {'seed': 0, 'task': 'listops_mini', 'data_dir': '',
           'model': {'name': 'simpletron'}, 'train': {'steps': 6}}
@@ -217,6 +220,42 @@ def test_a_writer_that_refuses_leaves_no_file_of_another(tmp_path):
   with pytest.raises(UserError, match='--log=tensorboard cannot write to'):
     made.log_to(['csv', 'tensorboard'])
   assert not (tmp_path / 'metrics.csv').exists()
+
+
+_BEGIN = """
+import pathlib, sys
+from lra.run import writers
+writers.MLflow(pathlib.Path(sys.argv[1]), {'task': 't', 'seed': 0,
+                                           'model': {'name': 'm'}}, []).close()
+"""
+
+
+@pytest.mark.full
+@pytest.mark.skipif(importlib.util.find_spec('mlflow') is None,
+                    reason='mlflow is not installed')
+def test_runs_that_begin_at_once_share_a_new_database(tmp_path):
+  def begin(name):
+    (tmp_path / name).mkdir()
+    return subprocess.Popen(
+        [sys.executable, '-c', _BEGIN, tmp_path / name], cwd=ROOT,
+        stderr=subprocess.PIPE, text=True)
+
+  for process in [begin(str(i)) for i in range(3)]:
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+  for i in range(3):
+    assert _of_mlflow(tmp_path / str(i)) == {}
+
+
+@pytest.mark.full
+@pytest.mark.skipif(importlib.util.find_spec('mlflow') is None,
+                    reason='mlflow is not installed')
+def test_a_database_that_mlflow_cannot_read_is_one_sentence(
+    tmp_path, monkeypatch):
+  (tmp_path / 'x.db').write_text('no database' * 1000)
+  monkeypatch.setenv('MLFLOW_TRACKING_URI', f'sqlite:///{tmp_path}/x.db')
+  with pytest.raises(UserError, match='mlflow cannot start .*not a database'):
+    _opened(tmp_path / 'run', 'mlflow')
 
 
 @pytest.mark.full

@@ -355,6 +355,14 @@ def test_lines_of_a_file_are_those_of_the_answer(folder, tmp_path):
       predict(path, folder)
 
 
+@pytest.mark.parametrize('tokens, cut', [(32, False), (33, True)])
+def test_an_example_that_is_cut_is_said(folder, tmp_path, capsys, tokens, cut):
+  path = tmp_path / 'x.txt'
+  path.write_text(f'[MAX {"2 " * (tokens - 2)}]\n[MAX 2 9 ]\n')
+  predict(path, folder)
+  assert ('1 of 2 inputs' in capsys.readouterr().err) == cut
+
+
 def _record(path, right, **changes):
   """Writes the record of a run with 10 test answers; returns its path.
 
