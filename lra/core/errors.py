@@ -1,6 +1,7 @@
 """The error that a user can correct, as opposed to a bug of ours."""
 
 import difflib
+import re
 import traceback
 from collections.abc import Iterable
 
@@ -15,6 +16,14 @@ class UserError(Exception):
   Commands print it without a traceback. Functions that read a path, a config or
   a flag may raise it.
   """
+
+
+def check_given(arguments: Iterable[str]) -> None:
+  """Raises UserError for an empty value, such as that of --models=."""
+  for flag in arguments:
+    if re.fullmatch('(--?[a-z_]+=)?', flag) and 'compile_cache' not in flag:
+      raise UserError(f'{flag or repr(flag)} names nothing: write a value, or '
+                      'leave it out.')
 
 
 def explained(path: str, error: BaseException, name: str = '') -> str:

@@ -98,7 +98,10 @@ def config_file(name: str) -> pathlib.Path:
 
 
 def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
-  """Returns a path, of the field or flag `name`; refuses a URL."""
+  """Returns a path, of the field or flag `name`; refuses a URL and NUL."""
+  if not isinstance(path, str | os.PathLike) or '\0' in os.fspath(path):
+    raise UserError(f'{name and f"{name}="}{path!r} is no path: give the name '
+                    'of a file or a folder.')
   text = os.fspath(path)
   if _URL.match(text):
     raise UserError(

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import itertools
 import json
+import operator
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -11,12 +12,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib import figure
 
-from lra.core import files, style
+from lra.core import files, foreign, style
 from lra.core.errors import UserError
 from lra.core.formats import plain
 from lra.schema import fields, identity, result
 
 LEARNT = 0.95  # validation accuracy from which a task counts as learnt
+_DRAWN = {'loss', 'accuracy'}
 _LONGEST = 90  # most letters of a line's name
 _LOOKS = {
     'train': {'color': style.COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
@@ -82,13 +84,18 @@ def read(path: pathlib.Path) -> dict:
   points = {}
   for number, line in enumerate(lines, 1):
     try:
-      point = json.loads(line)
-      points[point['split'], point['step']] = point
-    except (ValueError, KeyError, TypeError) as error:
+      with foreign.reading(f'{path}, line {number}', 'delete that line',
+                           'is not a log point'):
+        point = json.loads(line)
+        for name in _DRAWN & point.keys():
+          point[name] = None if point[name] is None else float(point[name])
+        step = operator.index(point['step'])
+        if not 0 <= step <= fields.COUNT:
+          raise ValueError('no run has its step')
+        points[str(point['split']), step] = point
+    except UserError:
       if number < len(lines):
-        raise UserError(
-            f'{path}, line {number} is not a log point ({error}): delete that '
-            'line.') from error
+        raise
   return points
 
 

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict, config_flags
 
 from lra.core import files, paths, signals
 from lra.core.errors import UserError, explained, meant
+from lra.core.formats import shortened
 from lra.run import check
 from lra.schema import identity
 from lra.schema.synonyms import beside, likeliest
@@ -35,8 +36,27 @@ def made_by(arguments: list[str]) -> ConfigDict:
   """
   argv, values = ['config', *arguments], flags.FlagValues()
   holder = define(values, argv)
-  values(argv)
+  try:
+    values(argv)
+  except UserError:
+    raise
+  except Exception as e:  # from absl, or from Python's parser of a value
+    raise UserError(one_line(e)) from e
   return holder.value
+
+
+def one_line(error: Exception) -> str:
+  """Returns an error about flags without line breaks, shortened if it is long.
+  """
+  text = ' '.join(str(error.args[0] if error.args else '').split())
+  if not isinstance(error, flags.Error):
+    text = f'the flags cannot be read ({type(error).__name__}: {text})'
+  text = re.sub(r"\('(.*)', ('.*')\)$", r'\1 \2', text)  # absl, for a bool
+  text = re.sub(r"invalid literal for int\(\) with base 10: ('.*')$",
+                r'\1 is not a whole number', text)
+  text = re.sub(r"could not convert string to float: ('.*')$",
+                r'\1 is not a number', text)
+  return shortened(text)
 
 
 class _Parser(flags.ArgumentParser):

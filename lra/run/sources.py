@@ -65,6 +65,9 @@ def fingerprint(folder: pathlib.Path) -> str:
         'still change: finish it, or name a step, such as '
         'checkpoints/best/1000.')
   values = files.read_json(run_folder / 'config.json')
+  if not identity.is_config(values):
+    raise UserError(f'config.init_from: {run_folder / "config.json"} is not '
+                    'the config of a run: restore it.')
   return '/'.join(filter(None, (
       identity.config_hash(values), kind, '' if step is None else str(step))))
 

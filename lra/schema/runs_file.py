@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from lra.core import files, paths, tasks
+from lra.core import files, foreign, paths, tasks
 from lra.core.errors import UserError, choose, meant
 from lra.data_prep.baselines import names as baselines_of
 from lra.schema import identity, seeds
@@ -141,6 +141,8 @@ class Entry(_Part):
         raise ValueError('it sets seed: write seeds = "0-2"')
       if name in self.lists and name in identity.flatten(self.set):
         raise ValueError(f'it gives {name} twice: name it once')
+    if why := identity.unscored(self.searched):
+      raise ValueError(why)
     if self.search and identity.flatten(self.set).get('train.include_val'):
       raise ValueError('a search needs a validation split to choose by: leave '
                        'out train.include_val=True')
@@ -177,23 +179,21 @@ def names() -> list[str]:
 
 
 def read(path: pathlib.Path) -> File:
-  try:
-    text = files.read(path, _MAX_BYTES).decode('utf-8-sig')
-    made = File.model_validate(tomllib.loads(text))
-    made = made.model_copy(update={'runs': [
-        _whole(made, entry, number) for number, entry in enumerate(made.runs)]})
-    if made.study:
-      _check_claims(made)
-  except pydantic.ValidationError as e:
-    raise UserError(f'{path}: {_fault(e)}.') from e
-  except UserError as e:
-    raise UserError(f'{path}: {e}') from e
-  except (OSError, ValueError) as e:  # ValueError: no UTF-8, or no TOML
-    close = None if path.exists() else meant(path.stem, names())
-    raise UserError(
-        f'Cannot read {path} ({getattr(e, "strerror", None) or e}): ' + (
-            f'did you mean {FOLDER / close}{SUFFIX}?' if close else
-            'give a file like those of configs/runs/.')) from e
+  close = None if path.exists() else meant(path.stem, names())
+  with foreign.reading(path, (
+      f'did you mean {FOLDER / close}{SUFFIX}?' if close else
+      'give a file like those of configs/runs/')):
+    values = tomllib.loads(files.read_text(path, _MAX_BYTES))
+    try:
+      made = File.model_validate(values)
+      made = made.model_copy(update={'runs': [
+          _whole(made, entry, i) for i, entry in enumerate(made.runs)]})
+      if made.study:
+        _check_claims(made)
+    except pydantic.ValidationError as e:
+      raise UserError(f'{path}: {_fault(e)}.') from e
+    except UserError as e:
+      raise UserError(f'{path}: {e}') from e
   return made
 
 

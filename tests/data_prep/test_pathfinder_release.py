@@ -83,7 +83,7 @@ def truncate(folder):
     (lambda f: (f / 'imgs/2/sample_0.png').write_bytes(b''),
      'imgs/2/sample_0.png cannot be read'),
     (lambda f: (f / 'imgs/2/sample_9.png').unlink(),
-     'imgs/2/sample_9.png cannot be read (it is missing)'),
+     'imgs/2/sample_9.png cannot be read (No such file or directory)'),
     (lambda f: Image.new('L', (64, 64)).save(f / 'imgs/1/sample_0.png'),
      'has 64 x 64 pixels instead of 32 x 32'),
     (lambda f: [p.unlink() for p in (f / 'metadata').iterdir()],

@@ -82,6 +82,7 @@ def test_the_official_tables_are_known_by_their_hash(
     (b'"1","a"\n', 'Row 13 of train.csv'),
     (b'"1","a","b"c"\n', 'Row 13 of train.csv'),
     (b'"1","a","\xff"\n', 'Row 13 of train.csv'),
+    (b'"1","a","' + b'b' * 200_000 + b'"\n', '13 rows instead of 12'),
     (b'"1","a","b"\n', '13 rows instead of 12'),
     (None, 'has no train.csv: --source of ag_news must be a folder with')])
 def test_a_wrong_table_is_refused(tmp_path, capsys, row, words):
