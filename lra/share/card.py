@@ -39,13 +39,13 @@ logits = forward.call(load_file('model.safetensors'), tokens)
 '''
 
 
-def text(run: Result, command: str, inputs: str, about: dict, num_ids: int
-         ) -> str:
+def text(run: Result, command: str, inputs: str, task_file: dict,
+         num_ids: int) -> str:
   """Returns the README.md of an exported folder.
 
   The run of a classifier is without paths. The command trains it; the inputs
-  are dtype and shape of those of the forward function; `about` is the content
-  of task.json.
+  are dtype and shape of those of the forward function. `task_file` is the
+  content of task.json.
   """
   entry = next((e for e in catalogue.read() if e.name == run.model), None)
   task = tasks.get(run.task)
@@ -65,7 +65,7 @@ def text(run: Result, command: str, inputs: str, about: dict, num_ids: int
              (name, f'{percent(accuracy)}%') for name, accuracy in sorted(
                  run.baselines.items(), key=lambda item: -item[1])]),
          ''] if run.baselines else []),
-      '## Input and output', '', *_ends(run, about, num_ids), '',
+      '## Input and output', '', *_ends(run, task_file, num_ids), '',
       '## Training', '', _origin(run), '',
       'This command trains it:', '', '```sh', command, '```', '',
       _USE.replace('{inputs}', inputs).replace(
