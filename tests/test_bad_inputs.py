@@ -81,6 +81,7 @@ FIELDS = {
     '~nosuchuser/x', 'trian.steps=3': 'config.train.steps',
     'model.foo=3': '--config.model.foo|model.kernel',
     'protocol=': '--config.protocol',
+    'train.lengths={1: 2}': 'config.train.lengths={1: 2}',
     'train={}': 'config.train.steps', 'train=3': '`3`',
     'model={}': 'config.model.name', 'train.steps': '--config.train.steps',
     'train.steps=many': "--config.train.steps=many|'many'",

@@ -18,6 +18,7 @@ from lra.core.formats import escaped, shortened
 from lra.core.terminal import say
 from lra.run import loader
 
+_LONGEST = 2000  # most characters of an error
 _LONGEST_PATH = 200
 
 CONFIG = loader.define()
@@ -40,7 +41,7 @@ def run(function: Callable[[], int]) -> None:
     finally:
       sys.stdout.flush()  # here a full disk still gives an error
   except UserError as e:
-    print(f'error: {escaped(str(e))}', file=sys.stderr)
+    print(f'error: {shortened(escaped(str(e)), _LONGEST)}', file=sys.stderr)
     code = USER_ERROR
   except signals.Stop:
     code = signals.STOPPED

@@ -90,9 +90,10 @@ def read(path: pathlib.Path) -> dict:
         for name in _DRAWN & point.keys():
           point[name] = None if point[name] is None else float(point[name])
         step = operator.index(point['step'])
-        if not 0 <= step <= fields.COUNT:
-          raise ValueError('no run has its step')
-        points[str(point['split']), step] = point
+        if point['split'] not in [*_LOOKS, 'mixer_std'] or not (
+            0 <= step <= fields.COUNT):
+          raise ValueError('no run has such a split or step')
+        points[point['split'], step] = point
     except UserError:
       if number < len(lines):
         raise

@@ -14,6 +14,7 @@ from lra.core.errors import UserError, explained, meant
 from lra.core.formats import shortened
 from lra.run import check
 from lra.schema import identity
+from lra.schema.fields import FIELDS, Tuple
 from lra.schema.synonyms import beside, likeliest
 
 _FORM = ('--config has the form configs/<model>.py:<task>, and `list` shows '
@@ -133,6 +134,10 @@ def _check_change(name, value, names):
         f'--config.protocol={value!r} would change the name of the protocol '
         'but none of its settings: choose one after the task, as in '
         '--config=configs/<model>.py:<task>,protocol=nystrom.')
+  info = FIELDS.get(name)
+  if info and info.annotation == Tuple and value.startswith('{'):
+    raise UserError(f'--config.{name}={value} is not possible: write a tuple, '
+                    'such as (1, 2).')
   if name in names or any(n.startswith(f'{name}.') for n in names):
     return
   close = likeliest(name, names)

@@ -29,6 +29,7 @@ from lra.core import files, foreign, paths, tasks
 from lra.core.errors import UserError, choose, meant
 from lra.data_prep.baselines import names as baselines_of
 from lra.schema import identity, seeds
+from lra.schema.fields import FIELDS
 from lra.schema.record import reason
 
 FOLDER = pathlib.Path('configs', 'runs')
@@ -126,8 +127,9 @@ class Entry(_Part):
     """Yields {field: value as a flag has it} of each combination."""
     fixed = identity.flatten(self.set)
     for values in itertools.product(*self.lists.values()):
-      yield {name: _text(value).replace('{task}', task) for name, value in {
-          **fixed, **dict(zip(self.lists, values, strict=True))}.items()}
+      found = fixed | dict(zip(self.lists, values, strict=True))
+      yield {name: _text(name, value).replace('{task}', task)
+             for name, value in found.items()}
 
   @pydantic.model_validator(mode='after')
   def _has_lists_to_vary(self):
@@ -149,7 +151,10 @@ class Entry(_Part):
     return self
 
 
-def _text(value):
+def _text(name, value):
+  info = FIELDS.get(name)
+  if info and info.annotation is str and not isinstance(value, str):
+    raise UserError(f'{name}={value} should be a text: write it in quotes.')
   return value if isinstance(value, str) else repr(_tuple(value))
 
 
