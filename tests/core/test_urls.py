@@ -56,7 +56,8 @@ def test_python_takes_none_either(tmp_path, monkeypatch, path):
   assert not os.listdir(tmp_path)
 
 
-@pytest.mark.parametrize('path', ['a\0b', pathlib.Path('\0'), None, 3, b'a'])
+@pytest.mark.parametrize('path', [
+    'a\0b', pathlib.Path('\0'), '\ud800', None, 3, b'a'])
 def test_what_is_no_path_is_named(path):
   for call in (lambda: lra.load(path), lambda: paths.local(path),
                lambda: data_prep.prepare('listops_mini', source=path or '\0')):

@@ -64,6 +64,14 @@ def test_files_that_are_no_tables_are_passed_over(tmp_path):
   assert len(pathfinder.import_official(tmp_path, 32).splits['train']) == 16
 
 
+def test_too_few_images_for_each_split_are_named(tmp_path):
+  folder = tmp_path / pathfinder.HARD
+  write_official(folder, per_table=3, tables=1)
+  with pytest.raises(UserError, match='too few examples: none .* for val'):
+    data_prep.prepare('pathfinder', tmp_path / 'data', tmp_path)
+  assert not (tmp_path / 'data').exists()
+
+
 def break_line(text):
   def change(folder):
     path = folder / 'metadata' / '2.npy'
