@@ -37,6 +37,8 @@ def why(error: BaseException) -> str:
     return 'it is nested too deeply'
   if isinstance(error, KeyError):
     return f'it lacks {error}'
+  if 'set_int_max_str_digits' in str(error):
+    return 'it has a number of thousands of digits'
   text = str(getattr(error, 'strerror', None) or error)
   if not isinstance(error, OSError | ValueError | TypeError) or not text:
     text = f'{type(error).__name__}: {text}'

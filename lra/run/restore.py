@@ -39,10 +39,11 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   path = run_folder / 'config.json'
   with foreign.reading(path, 'restore it'):
     config = _config(files.read_json(path))
+  dtype = rundir.environment(run_folder).get('dtype')
   try:
     made = program.make(
         resolve(config, folder=run_folder),
-        jax.devices()[:1], dtype=rundir.environment(run_folder).get('dtype'))
+        jax.devices()[:1], dtype=dtype)
   except UserError as e:
     raise UserError(f'{path} is not the config of a run here: {e}') from e
   exported = run_folder / weights.NAME

@@ -89,7 +89,8 @@ def place(folder: pathlib.Path) -> tuple[pathlib.Path, str, int | None]:
       f'{folder} is not the directory of a run, nor a checkpoint in one, nor '
       'a folder that `export` wrote, nor that of a BERT: ' + (
           f'did you mean {close}?' if close else
-          'give a directory with a config.json, such as runs/listops_mini/'
+          'give a directory with the config.json of a run, such as '
+          'runs/listops_mini/'
           'simpletron/<config hash>-s0, or its checkpoints/best, '
           'checkpoints/last or a step in one of these.'))
 
@@ -99,7 +100,8 @@ def _near(folder):
   for part in folder.relative_to(folder.anchor).parts:
     names = sorted(entry.name for entry in found.glob('*'))
     found /= part if part in names else meant(part, names) or part
-  return found if (found / 'config.json').exists() else None
+  there = found != folder and (found / 'config.json').exists()
+  return found if there else None
 
 
 def tokenizer(config) -> pathlib.Path | None:
