@@ -18,7 +18,7 @@ from lra.core.formats import escaped, shortened
 from lra.core.terminal import say
 from lra.run import loader
 
-_LONGEST = 2000  # most characters of an error
+_LONGEST = 1000  # most characters of an error
 _LONGEST_PATH = 200
 
 CONFIG = loader.define()

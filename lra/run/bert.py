@@ -142,7 +142,8 @@ def _read(path):
     return paths.need('safetensors.numpy', str(path), 'bert').load_file(path)
   torch = paths.need('torch', str(path), '')
   found = torch.load(path, map_location='cpu', weights_only=True)
-  return {name: value.float().numpy() for name, value in found.items()}
+  return {name: (value if value.is_complex() else value.float()).numpy()
+          for name, value in found.items()}
 
 
 def _turned(name, value, heads):
