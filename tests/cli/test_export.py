@@ -20,7 +20,7 @@ from safetensors import numpy as safetensors
 
 import lra
 from lra import models
-from lra.cli import export
+from lra.cli import compare, export
 from lra.core import files, tasks
 from lra.core.errors import UserError
 from lra.data import prepared, wordpiece
@@ -121,6 +121,8 @@ def test_a_task_that_is_unknown_here_is_in_the_folder(copy, monkeypatch):
   for name in ('config.json', 'result.json', 'task.json'):
     text = (copy / name).read_text().replace('"listops_mini"', '"my_task"')
     (copy / name).write_text(text.replace('"9"', '"nine"'))
+  monkeypatch.setattr(tasks, 'LOADED', {})
+  assert 'McNemar' in compare.compare(copy, copy)
   monkeypatch.setattr(tasks, 'LOADED', {})
   model = lra.load(copy)
   got = model.predict(['[MAX 2 9 ]', '3'])
