@@ -31,7 +31,7 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
     UserError: the task or the source is wrong, the directory cannot be written,
       or data of another version or another source, or damaged ones, are there.
   """
-  task = tasks.get(task_name)
+  task = tasks.with_data(task_name)
   generated = f'{task_name} is generated, not prepared from files: leave out '
   if task.probe:
     if source:
@@ -147,7 +147,7 @@ def _reason(error):
 
 def read(task_name: str, data_dir=None):
   """Returns the data set of a task, a `lra.data_prep.content.Content`."""
-  task = tasks.get(task_name)
+  task = tasks.with_data(task_name)
   if task.probe:
     from lra.data_prep import probes
     return probes.generate(probes.VARIANTS[task.variant])

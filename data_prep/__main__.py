@@ -18,7 +18,8 @@ import sys
 
 from lra import data_prep
 from lra.core import paths, tasks
-from lra.core.errors import USER_ERROR, UserError
+from lra.core.errors import USER_ERROR, UserError, check_given
+from lra.core.formats import escaped
 from lra.data_prep import baselines, describe
 
 _PROGRAM = 'python -m lra.data_prep'
@@ -33,7 +34,7 @@ def main(argv=None, program: str = _PROGRAM) -> int:
     with signals.interrupting():
       _run(_parsed(argv, program))
   except UserError as e:
-    print(f'error: {e}', file=sys.stderr)
+    print(f'error: {escaped(str(e))}', file=sys.stderr)
     return USER_ERROR
   except signals.Stop:
     print('stopped; the same command starts again', file=sys.stderr)
@@ -50,6 +51,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(argv, program):
+  check_given(sys.argv[1:] if argv is None else argv)
   args = parser(program).parse_args(argv)
   if not args.task:
     raise UserError(
@@ -90,7 +92,7 @@ def _run(args):
     return
   content = data_prep.read(args.task, args.data_dir)
   if args.describe:
-    print(describe.describe(args.task, content))
+    print(escaped(describe.describe(args.task, content)))
     if tasks.get(args.task).image:
       sheet_path = path.parent / 'examples.png'
       describe.write_sheet(content.splits['train'], sheet_path)

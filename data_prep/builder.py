@@ -185,6 +185,10 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     self.info.metadata.update(
         content.info, fingerprint=fingerprint(content.splits),
         source=self.identify_source(), definition=self.definition())
+    for name, split in content.splits.items():
+      if not len(split):
+        raise UserError(f'{self.source or self.task.name} has too few examples:'
+                        f' none is left for {name}.')
     splits = _apart(content.splits)
     self._bar = progress(
         total=sum(map(len, splits.values())), unit=' records',

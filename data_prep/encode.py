@@ -5,17 +5,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lra.core import foreign
 from lra.core.errors import UserError
 from lra.core.tasks import Task
 from lra.data_prep.content import Split, split_of
 
 SENTIMENTS = ('negative', 'positive')
 YES_NO = ('no', 'yes')
-_WHY = 200  # most characters of a reason in an error
 
 
 def names(task: Task) -> tuple[str, ...]:
   """Returns the names of the classes of a task, in their order."""
+  if task.classes:
+    return task.classes
   if task.dataset == 'text':
     return SENTIMENTS
   if task.dataset == 'image' and task.name != 'cifar100':
@@ -26,6 +28,31 @@ def names(task: Task) -> tuple[str, ...]:
     return CORPORA[task.variant].classes
   return YES_NO if task.num_classes == 2 else tuple(
       map(str, range(task.num_classes)))
+
+
+def form(task: Task, pieces: bool = False) -> str:
+  """Returns in words how an example becomes ids, without cut and padding.
+
+  `pieces` says whether its text is split into word pieces.
+  """
+  if pieces:
+    what = ('the lines of vocab.txt, from 0, of [CLS], the word pieces of the '
+            'text (as in BERT) and [SEP]')
+  elif task.image:
+    from lra.data_prep import image
+    red, green, blue = image.WEIGHTS
+    what = ('1 + the grey value (0 to 255) of each pixel, row by row; that of '
+            f'a colour is floor(255.5 / 255 * ({red:g} R + {green:g} G + '
+            f'{blue:g} B))')
+    what += ', then the mean of 2 x 2 pixels' * (task.name == 'image_mini')
+  elif task.dataset == 'listops':
+    from lra.data_prep import trees
+    what = '1 + the place, from 0, in ' + ' '.join(trees.TOKENS)
+  elif task.probe:
+    what = "1 + the code of each symbol of the task's generator"
+  else:
+    what = '1 + each byte of the text in UTF-8'
+  return what + ', for each of two documents' * task.dual
 
 
 class NoExample(UserError):
@@ -61,10 +88,10 @@ def _encoded(task, number, example):
     if len(example) != 2:
       raise ValueError(f'it has {len(example)} texts instead of two')
     return _text(task, example[0]), _text(task, example[1])
-  except (TypeError, ValueError, OSError) as e:
-    why = str(e)
-    raise NoExample(
-        task, number, why if len(why) <= _WHY else f'{why[:_WHY]}…') from e
+  except MemoryError:
+    raise
+  except Exception as e:  # decoders of images raise any exception
+    raise NoExample(task, number, foreign.why(e)) from e
 
 
 def _text(task, text):
@@ -84,10 +111,7 @@ def _image(task, image):
 
   from lra.data_prep import image as image_lib
   if isinstance(image, str | os.PathLike):
-    try:
-      image = Image.open(image)
-    except Image.DecompressionBombError as e:
-      raise ValueError('it has far too many pixels') from e
+    image = Image.open(image)
   if isinstance(image, Image.Image):
     image = pixels(image, 'L' if image.mode in ('1', 'L') else 'RGB')
   image = np.asarray(image)

@@ -17,14 +17,12 @@ import json
 import pathlib
 import shutil
 import threading
-import zipfile
-import zlib
 from concurrent import futures
 
 import numpy as np
 from PIL import Image
 
-from lra.core import machine, paths
+from lra.core import foreign, machine, paths
 from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep import encode, stamps
@@ -197,15 +195,12 @@ def _keep(path, arrays):
 
 
 def _load(path, count):
-  try:
+  with foreign.reading(
+      path, 'delete it and run the command again', 'is damaged'):
     with np.load(path) as part:
       arrays = [part[name] for name in _NAMES]
     if any(len(array) != count for array in arrays):
       raise ValueError(f'it does not have {count} images')
-  except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile,
-          zlib.error) as e:
-    raise UserError(f'{path} is damaged ({e}): delete it and run the command '
-                    'again.') from e
   return arrays
 
 
@@ -285,7 +280,7 @@ def _read_table(path):
 
 
 def _read_image(path, side):
-  try:
+  with foreign.reading(path, 'unpack the release again'):
     with Image.open(path) as image:
       if image.size != (side, side):
         width, height = image.size
@@ -293,11 +288,6 @@ def _read_image(path, side):
             f'{path} has {width} x {height} pixels instead of {side} x {side}: '
             'choose the task of its size.')
       return encode.pixels(image, 'L')
-  except (OSError, SyntaxError, ValueError,
-          Image.DecompressionBombError) as e:
-    reason = 'it is missing' if isinstance(e, FileNotFoundError) else e
-    raise UserError(f'{path} cannot be read ({reason}): unpack the release '
-                    'again.') from e
 
 
 def _content(images, labels, counts, info):

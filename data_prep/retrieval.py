@@ -11,6 +11,7 @@ import json
 
 import numpy as np
 
+from lra.core import foreign
 from lra.core.terminal import progress
 from lra.data_prep import aan
 from lra.data_prep.builder import Builder, configs
@@ -114,8 +115,8 @@ def _read_documents(path):
         raise TypeError('the id is no text')
     except (ValueError, KeyError, TypeError, AttributeError,
             RecursionError) as e:
-      raise bad_row(path, line, f'not an object with id and text ({e})'
-                    ) from None
+      raise bad_row(path, line, 'not an object with id and text '
+                    f'({foreign.why(e)})') from None
     if texts.setdefault(name, text) != text:
       raise bad_row(path, line, f'document {name!r} again, with another text')
   return texts

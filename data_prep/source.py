@@ -14,10 +14,12 @@ import pathlib
 import sys
 import tarfile
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import BinaryIO
 
 from lra.core import files as files_lib
+from lra.core import foreign
 from lra.core.errors import UserError
 
 # The first bytes of compressed files, and the function that opens them.
@@ -125,7 +127,8 @@ def digest(paths: Iterable[pathlib.Path]) -> str:
 
 
 def _members(source, most):
-  try:
+  with foreign.reading(source, 'download it again',
+                       'is damaged or not an archive'):
     with opened(source) as stream:
       with tarfile.open(fileobj=stream, mode='r|') as archive:
         for member in archive:
@@ -138,9 +141,6 @@ def _members(source, most):
             yield member.name, archive.extractfile(member).read()
       while stream.read(_AT_ONCE):
         pass  # the checksum of a compressed file is compared at its end
-  except (tarfile.TarError, ArithmeticError, RecursionError, *BROKEN) as e:
-    raise UserError(f'{source} is damaged or not an archive ({e}): download '
-                    'it again.') from e
 
 
 def _is_apple_double(name):
@@ -172,7 +172,8 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
         line += 1
         if len(row) == _LONGEST_ROW:
           raise bad_row(path, line, f'longer than {_LONGEST_ROW} bytes')
-        yield line, row.rstrip(b'\r\n')
+        start = BOM_UTF8 if line == 1 else b''
+        yield line, row.removeprefix(start).rstrip(b'\r\n')
   except BROKEN as e:
     reason = getattr(e, 'strerror', None)
     raise bad_row(path, line + 1, f'cannot be read ({reason})' if reason else

@@ -7,6 +7,7 @@ them. The corpora have no validation split: equally many rows of each class of
 train become one here, chosen by a hash of the row number.
 """
 
+import codecs
 import csv
 import dataclasses
 import hashlib
@@ -104,15 +105,19 @@ def read_table(table: bytes, corpus: Corpus, split: str
   """Returns the key, the text in UTF-8 and the class from 0 of each row."""
   found, size = [], corpus.sizes[split]
   classes = [str(i + 1) for i in range(len(corpus.classes))]
+  # By default a field has at most 131,072 letters.
+  csv.field_size_limit(max(csv.field_size_limit(), len(table)))
+  rows = csv.reader(map(bytes.decode, io.BytesIO(
+      table.removeprefix(codecs.BOM_UTF8))), strict=True)
   try:
-    for row in csv.reader(map(bytes.decode, io.BytesIO(table)), strict=True):
-      label, title, text = row
+    for label, title, text in rows:
       found.append((f'{split}/{len(found)}', f'{title} {text}'.encode(),
                     classes.index(label)))
   except (ValueError, csv.Error) as e:
     raise UserError(
         f'Row {len(found) + 1} of {split}.csv does not have a class from 1 to '
-        f'{classes[-1]}, a title and a text ({e}): download it again.') from e
+        f'{classes[-1]}, a title and a text ({e}): correct it, or download it '
+        'again.') from e
   if len(found) != size:
     raise UserError(f'{split}.csv has {len(found):,} rows instead of {size:,}: '
                     'download it again.')

@@ -81,6 +81,7 @@ FIELDS = {
     '~nosuchuser/x', 'trian.steps=3': 'config.train.steps',
     'model.foo=3': '--config.model.foo|model.kernel',
     'protocol=': '--config.protocol',
+    'train.lengths={1: 2}': 'config.train.lengths={1: 2}',
     'train={}': 'config.train.steps', 'train=3': '`3`',
     'model={}': 'config.model.name', 'train.steps': '--config.train.steps',
     'train.steps=many': "--config.train.steps=many|'many'",
@@ -258,6 +259,14 @@ def _process(preexec_fn=None, **environment):
 @pytest.mark.parametrize('case', ENVIRONMENT, ids=str)
 def test_a_variable_that_cannot_be_used_is_named(case, tmp_path):
   _run(case, tmp_path, _process(**case.environment))
+
+
+@pytest.mark.every(6)
+@pytest.mark.parametrize('word', ['\u00e9', os.fsdecode(b'\xff')])
+def test_a_path_of_another_locale_is_named(word, tmp_path):
+  culprit = 'LC_ALL' if word.isprintable() else 'not UTF-8'
+  _run(mini(culprit, f'--workdir={word}'), tmp_path, _process(
+      LC_ALL='POSIX', PYTHONCOERCECLOCALE='0', PYTHONUTF8='0'))
 
 
 def test_too_few_open_files_are_named(tmp_path):

@@ -4,6 +4,7 @@ The tests call each function that reads a user's file or a run directory. It
 must not read or wait for ever.
 """
 
+import codecs
 import os
 import pathlib
 import signal
@@ -12,12 +13,14 @@ import pytest
 
 from lra.board import inputs
 from lra.cli.predict import predict
+from lra.core import files
 from lra.core.errors import UserError
-from lra.data_prep import folders
+from lra.data import wordpiece
+from lra.data_prep import folders, source
 from lra.data_prep.source import Source
 from lra.many import runs
 from lra.run import curves, loader, rundir
-from lra.schema import result
+from lra.schema import result, runs_file
 
 CONFIG = {'task': 'listops_mini', 'seed': 0, 'model': {'name': 'local'}}
 LONGEST = 10  # seconds that a test may take
@@ -86,6 +89,46 @@ def test_what_is_far_too_large_is_not_read(name, tmp_path):
   with pytest.raises(UserError, match='bytes') as refused:
     READERS[name](tmp_path)
   assert path.name in str(refused.value)
+
+
+DAMAGED = {
+    'deep': b'[' * 100_000, 'deep_toml': b'a = ' + b'[' * 100_000,
+    'bytes': b'\xff\xfe\0', 'digits': b'9' * 10_000, 'empty': b''}
+
+
+@pytest.mark.parametrize('kind', DAMAGED)
+@pytest.mark.parametrize('name', READERS)
+def test_what_is_damaged_is_one_sentence(name, kind, tmp_path):
+  path = tmp_path / name
+  path.parent.mkdir(exist_ok=True)
+  path.write_bytes(DAMAGED[kind] + b'\n\n')
+  with pytest.raises(UserError) as refused:
+    READERS[name](tmp_path)
+  said = str(refused.value)
+  assert path.name in said or name == 'examples.txt'
+  assert '\n' not in said and len(said) < 600
+
+
+# Path -> content and a function that reads the path.
+TEXTS = {
+    'a.toml': ('seeds = "3"', lambda f: runs_file.read(f / 'a.toml')),
+    'a.json': ('[1]', lambda f: files.read_json(f / 'a.json')),
+    'vocab.txt': ('[PAD]\n[UNK]\n[CLS]\n[SEP]\n', wordpiece.read),
+    'a.tsv': ('0\ta\n1\tb\n', lambda f: list(source.read_rows(f / 'a.tsv'))),
+    'own.py': ('from configs import base\nget_config = base.of("gla")\n',
+               lambda f: loader.made_by([f'--config={f}/own.py:text'])),
+    'published.csv': (','.join(inputs.COLUMNS),
+                      lambda f: inputs.published(f / 'published.csv'))}
+
+
+@pytest.mark.parametrize('name', TEXTS)
+def test_a_byte_order_mark_is_no_text(name, tmp_path):
+  content, read = TEXTS[name]
+  found = []
+  for start in (b'', codecs.BOM_UTF8):
+    (tmp_path / name).write_bytes(start + content.encode())
+    found.append(read(tmp_path))
+  assert found[0] == found[1]
 
 
 def test_a_pipe_in_a_run_directory_ends_no_run_with_a_wait(tmp_path):

@@ -79,7 +79,7 @@ def published(path: pathlib.Path) -> list[Published]:
   fault.
   """
   try:
-    text = io.StringIO(files.read(path).decode(), newline='')
+    text = io.StringIO(files.read_text(path), newline='')
     reader = csv.reader(text, strict=True)
     if tuple(next(reader, ())) != COLUMNS:
       raise ValueError(f'the header must be {",".join(COLUMNS)}')

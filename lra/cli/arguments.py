@@ -94,8 +94,6 @@ def unknown(word: str) -> UserError:
 
 def path(text: str) -> pathlib.Path:
   """Type of an argument that names a file or a folder on this machine."""
-  if not text:
-    raise argparse.ArgumentTypeError('it must name a file or a folder')
   return files.expanded(pathlib.Path(paths.local(text)))
 
 

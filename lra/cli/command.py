@@ -14,6 +14,7 @@ from absl import logging as absl_logging
 
 from lra.core import environment, machine, signals
 from lra.core.errors import USER_ERROR, UserError
+from lra.core.formats import escaped, shortened
 from lra.core.terminal import say
 from lra.run import loader
 
@@ -40,7 +41,7 @@ def run(function: Callable[[], int]) -> None:
     finally:
       sys.stdout.flush()  # here a full disk still gives an error
   except UserError as e:
-    print(f'error: {e}', file=sys.stderr)
+    print(f'error: {shortened(escaped(str(e)), _LONGEST)}', file=sys.stderr)
     code = USER_ERROR
   except signals.Stop:
     code = signals.STOPPED
@@ -50,7 +51,7 @@ def run(function: Callable[[], int]) -> None:
       raise
     with contextlib.suppress(OSError):
       sys.stdout.flush()
-    print(f'error: {what}', file=sys.stderr, flush=True)
+    print(f'error: {escaped(what)}', file=sys.stderr, flush=True)
     os._exit(USER_ERROR)  # a checkpoint's writer would print errors at exit
   sys.exit(code)
 
@@ -67,24 +68,25 @@ def _of_files(error):
           'correct that, then repeat the command.')
 
 
-def shortened(text: str, longest: int = _LONGEST) -> str:
-  """Returns a text without its middle if it is longer than `longest`."""
-  half = longest // 2
-  return text if len(text) <= longest else f'{text[:half]} ... {text[-half:]}'
-
-
 def _check_text():
-  """Raises UserError for a path that is not UTF-8: libraries may refuse it."""
+  """Raises UserError for a path that is not UTF-8, or of another locale.
+
+  Libraries read the bytes of a path as UTF-8.
+  """
   named = [*sys.argv[1:], os.environ.get('TFDS_DATA_DIR', '')]
   with contextlib.suppress(FileNotFoundError):  # the folder was removed
     named.append(os.getcwd())
   for text in named:
+    said, coding = (shortened(ascii(text), _LONGEST_PATH),
+                    sys.getfilesystemencoding())
     try:
-      text.encode()
-    except UnicodeEncodeError as e:
+      os.fsencode(text).decode()
+    except UnicodeError as e:
       raise UserError(
-          f'{shortened(ascii(text), _LONGEST_PATH)} is not UTF-8: rename it, '
-          'or choose another path.') from e
+          f'{said} is not UTF-8: rename it, or choose another path.') from e
+    if coding != 'utf-8' and not text.isascii():
+      raise UserError(f'{said} is UTF-8, but the locale is {coding}: set '
+                      'LC_ALL=C.UTF-8, then repeat the command.')
 
 
 def quiet_libraries() -> None:

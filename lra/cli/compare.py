@@ -12,7 +12,7 @@ from lra.board import statistics
 from lra.board.rows import Row, shown
 from lra.cli import arguments
 from lra.core.errors import UserError
-from lra.core.formats import percent, points
+from lra.core.formats import escaped, percent, points
 from lra.schema import fields, identity
 from lra.schema import result as results
 
@@ -23,7 +23,7 @@ def add_arguments(parser):
 
 
 def main(args) -> int:
-  print(compare(args.a, args.b))
+  print(escaped(compare(args.a, args.b)))
   return 0
 
 

@@ -11,9 +11,10 @@ import pathlib
 
 from lra.board import publish
 from lra.cli import arguments, repeat
-from lra.core import environment, files, paths
+from lra.core import environment, files, paths, tasks
 from lra.core.errors import UserError
-from lra.schema import identity, result
+from lra.data_prep import encode
+from lra.schema import identity, result, task_file
 from lra.share import card, hub
 
 _ENVIRONMENT = ('dtype', 'data_fingerprint', 'data_origin', 'model_sha256')
@@ -37,8 +38,8 @@ def export(folder: pathlib.Path, run: pathlib.Path,
            push: str | None = None) -> str:
   """Writes the folder in the form of Hugging Face's hub, all or nothing.
 
-  It has the config, the parameters, the forward function, the result and a
-  model card. The first and the fourth are without paths. With `push`,
+  It has the config, the task, the parameters, the vocabulary if there is one,
+  the forward function, the result and a model card, without paths. With `push`,
   USER/NAME, it is uploaded as this model.
 
   Returns:
@@ -62,16 +63,21 @@ def export(folder: pathlib.Path, run: pathlib.Path,
   shape, dtype = trained.program.objective.shapes(
       *([] if any_batch else [1]))['tokens']
   size = ', '.join([*['batch'] * any_batch, *map(str, shape)])
+  task = tasks.get(config['task'])
+  about = task_file.content(task, encode.form(task, bool(words)))
+  num_ids = trained.program.objective.task.vocab_size
   files.write_folder(folder, {
       **(words.contents() if words else {}),
       'config.json': _json(config),
+      task_file.NAME: _json(about),
       'result.json': _json(recorded.fields),
       'env.json': _json({
           name: getattr(recorded, name) for name in _ENVIRONMENT}),
       weights.NAME: weights.save(scored, trained.step),
       stablehlo.NAME: forward,
       'README.md': card.text(
-          recorded, repeat.command(recorded), f'{dtype} [{size}]').encode()})
+          recorded, repeat.command(recorded), f'{dtype} [{size}]', about,
+          num_ids).encode()})
   lines = [f'wrote {folder}: {recorded.model} on {recorded.task}, parameters '
            f'of step {trained.step}']
   if not any_batch:

@@ -10,6 +10,7 @@ import sys
 
 from lra.cli import arguments, command
 from lra.core import paths
+from lra.core.errors import check_given
 
 _HELP = '''\
 Trains attention mechanisms on Long Range Arena and compares them.
@@ -56,6 +57,7 @@ def main(argv: list[str]) -> int:
   Raises:
     UserError: an argument is wrong.
   """
+  check_given(argv)
   word, *rest = argv or ['']
   if word == '--leaderboard':
     word = 'board'

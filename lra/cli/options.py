@@ -84,10 +84,6 @@ COMPILE_ONLY = flags.DEFINE_boolean(
     'compile_only', False, 'Compile the steps into --compile_cache and do not '
     'train.')
 
-# Flag -> what it must name.
-_NAMED = {'workdir': 'a folder', 'results_dir': 'a folder', 'page': 'a file',
-          'coordinator': 'HOST:PORT', 'seeds': 'seeds, such as 0-4',
-          'profile': 'steps, such as 20:30'}
 # Flag, flags of which it needs one, and their form.
 _NEEDS = (
     ('coordinator', 'distributed', '--distributed'),
@@ -122,9 +118,6 @@ def check() -> None:
   values = {name: flags.FLAGS[name].value for name in names()}
   given = {name for name, value in values.items()
            if value != flags.FLAGS[name].default}
-  for name, what in _NAMED.items():
-    if values[name] == '':
-      raise UserError(f'--{name}= names nothing: it must name {what}.')
   for name in ('page', 'results_dir', 'workdir'):
     if (values[name] or '').startswith('~'):
       flags.FLAGS[name].value = str(files.expanded(pathlib.Path(values[name])))

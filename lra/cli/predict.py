@@ -10,8 +10,9 @@ the file name of an image.
 import pathlib
 
 from lra.cli import arguments
-from lra.core import environment, files
+from lra.core import environment, files, foreign
 from lra.core.errors import UserError
+from lra.core.formats import escaped
 
 _LINE = 60  # most characters to print of an example
 
@@ -25,7 +26,7 @@ def add_arguments(parser):
 
 def main(args) -> int:
   environment.check_xla_flags()
-  print(predict(args.file, args.run))
+  print(escaped(predict(args.file, args.run)))
   return 0
 
 
@@ -55,12 +56,8 @@ def predict(path: pathlib.Path, folder: pathlib.Path) -> str:
 
 def _lines(path):
   """Returns the lines of a text file, which end with \\n or \\r\\n only."""
-  try:
-    text = files.read(path, files.MAX_LINES).decode('utf-8-sig')
-  except (OSError, ValueError) as e:
-    raise UserError(
-        f'{path} cannot be read ({e}): give a text file with one example a '
-        'line.') from e
+  with foreign.reading(path, 'give a text file with one example a line'):
+    text = files.read_text(path, files.MAX_LINES)
   lines = [line.removesuffix('\r') for line in text.split('\n')]
   if not any(lines):
     raise UserError(f'{path} is empty: write one example a line.')

@@ -82,7 +82,10 @@ def add_arguments(parser):
 
 
 def _list(text):
-  return [part for part in text.split(',') if part]
+  made = [part for part in text.split(',') if part]
+  if not made:
+    raise argparse.ArgumentTypeError(f'{text!r} names nothing')
+  return made
 
 
 def _check(args):

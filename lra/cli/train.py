@@ -4,7 +4,6 @@ With --seeds, --grid or --search it trains several runs of one config.
 """
 
 import pathlib
-import re
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -40,13 +39,13 @@ def parse(argv: Sequence[str]) -> None:
   except UserError:
     raise
   except flags.UnrecognizedFlagError as e:
-    text = _one_line(e)
+    text = loader.one_line(e)
     if text.endswith("'"):  # absl names no similar flag
       field = loader.likeliest(e.flagname, FIELDS)
       text += field and f': the field is --config.{field}.'
     raise UserError(arguments.elsewhere(e.flagname, 'train') or text) from e
   except Exception as e:  # from absl, or from Python's parser of a value
-    raise UserError(_one_line(e)) from e
+    raise UserError(loader.one_line(e)) from e
   for name in options.names():
     value = flags.FLAGS[name].value
     if isinstance(value, str) and name != 'coordinator':
@@ -54,20 +53,6 @@ def parse(argv: Sequence[str]) -> None:
   if len(rest) > 1:
     raise UserError(f'Unknown argument {rest[1]!r}: flags begin with --.')
   options.check()
-
-
-def _one_line(error):
-  """Returns the text of an error without line breaks, shortened if it is long.
-  """
-  text = ' '.join(str(error.args[0] if error.args else '').split())
-  if not isinstance(error, flags.Error):
-    text = f'the flags cannot be read ({type(error).__name__}: {text})'
-  text = re.sub(r"\('(.*)', ('.*')\)$", r'\1 \2', text)  # absl, for a bool
-  text = re.sub(r"invalid literal for int\(\) with base 10: ('.*')$",
-                r'\1 is not a whole number', text)
-  text = re.sub(r"could not convert string to float: ('.*')$",
-                r'\1 is not a number', text)
-  return command.shortened(text)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -220,7 +205,7 @@ def _maker(experiment, flag: str) -> Callable:
       config = loader.made_by(
           [*given, *(f'--config.{change}' for change in changes)])
       return resolve(config, made_by=experiment.made_by)
-    except (flags.Error, ValueError, UserError) as e:
+    except UserError as e:
       said = ' '.join(str(e).split())
       raise (Impossible if config else UserError)(
           f'{flag}: {said}{grid.hint(changes, said)}') from e

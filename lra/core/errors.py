@@ -1,6 +1,7 @@
 """The error that a user can correct, as opposed to a bug of ours."""
 
 import difflib
+import re
 import traceback
 from collections.abc import Iterable
 
@@ -19,6 +20,14 @@ class UserError(Exception):
 
 class Impossible(UserError):
   """A config whose fields contradict each other, or this machine."""
+
+
+def check_given(arguments: Iterable[str]) -> None:
+  """Raises UserError for an empty value, such as that of --models=."""
+  for flag in arguments:
+    if re.fullmatch('(--?[a-z_]+=)?', flag) and 'compile_cache' not in flag:
+      raise UserError(f'{flag or repr(flag)} names nothing: write a value, or '
+                      'leave it out.')
 
 
 def explained(path: str, error: BaseException, name: str = '') -> str:

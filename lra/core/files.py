@@ -18,7 +18,7 @@ import stat
 from collections.abc import Mapping
 from typing import BinaryIO
 
-from lra.core import signals
+from lra.core import foreign, signals
 from lra.core.errors import UserError
 
 # Largest sizes in bytes: of a file of settings, progress or source, and of a
@@ -149,18 +149,21 @@ def lock_file(path: pathlib.Path, mode: int = 0o666) -> BinaryIO:
   return os.fdopen(number, 'r+b', 0)
 
 
+def read_text(path: str | os.PathLike, most: int = MAX_SETTINGS) -> str:
+  """Returns the text of a file in UTF-8, without a byte order mark."""
+  return read(path, most).decode('utf-8-sig')
+
+
 def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):
   """Returns the JSON of a file of at most `most` bytes; None if there is none.
   """
-  try:
-    return json.loads(
-        read(path, most).decode(), parse_constant=_refuse_constant)
-  except (FileNotFoundError, NotADirectoryError):
-    return None
-  except (OSError, ValueError, RecursionError) as e:
-    raise UserError(
-        f'{path} is damaged ({getattr(e, "strerror", None) or e}): restore it '
-        'or delete it, then repeat the command.') from e
+  with foreign.reading(path, 'restore it or delete it, then repeat the command',
+                       'is damaged'):
+    try:
+      text = read_text(path, most)
+    except (FileNotFoundError, NotADirectoryError):
+      return None
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(text):

@@ -20,6 +20,20 @@ def plain(text: str, most: int = 300) -> str:
   return text if len(text) <= most else text[:most - 1] + '…'
 
 
+def escaped(text: str) -> str:
+  """Returns `text` for a terminal, which would obey ESC [2J and the like."""
+  return ''.join(
+      letter.encode('unicode_escape').decode() if letter not in '\n\t' and (
+          unicodedata.category(letter) in (*_BLANK, *_NOTHING)) else letter
+      for letter in text) if not text.isprintable() else text
+
+
+def shortened(text: str, longest: int = 1000) -> str:
+  """Returns a text without its middle if it is longer than `longest`."""
+  half = longest // 2
+  return text if len(text) <= longest else f'{text[:half]} ... {text[-half:]}'
+
+
 def _visible(letter):
   kind = unicodedata.category(letter)
   if kind in _BLANK:

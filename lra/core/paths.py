@@ -18,6 +18,8 @@ _URL = re.compile(
     r'[a-z][a-z0-9+.-]*://|'
     r'(gs|s3|hdfs|https?|ftp|file|abfss?|az|hf):/', re.IGNORECASE)
 
+_NEVER = re.compile('[\0\ud800-\udfff]')  # in no path of UTF-8
+
 
 def installed() -> bool:
   """Returns whether pip has installed this package; a checkout is left alone.
@@ -99,6 +101,9 @@ def config_file(name: str) -> pathlib.Path:
 
 def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
   """Returns a path, of the field or flag `name`; refuses a URL."""
+  if not isinstance(path, str | os.PathLike) or _NEVER.search(os.fspath(path)):
+    raise UserError(f'{name and f"{name}="}{path!r} is no path: give the name '
+                    'of a file or a folder.')
   text = os.fspath(path)
   if _URL.match(text):
     raise UserError(

@@ -35,6 +35,7 @@ class Task:
       sequences are generated anew.
     compressed: whether a model may predict classes from its encoding of the
       last token only.
+    classes: their names; () for those that `data_prep.encode` knows.
   """
   name: str
   dataset: str
@@ -50,6 +51,7 @@ class Task:
   answers: int = 1
   longer: tuple[str, ...] = ()
   compressed: bool = False
+  classes: tuple[str, ...] = ()
 
   @property
   def group(self) -> str:
@@ -194,12 +196,26 @@ TASKS = {t.name: t for t in (
 )}
 # The harder settings of MAD. Lists of tasks leave them out.
 HARDER = {t.name: t for task in mad.BASELINES for t in _mad(task)[1:]}
+# Tasks of loaded models whose data are unknown here; see `schema.task_file`.
+LOADED: dict[str, Task] = {}
+
+
+def find(name: str) -> Task | None:
+  return TASKS.get(name) or HARDER.get(name) or LOADED.get(name)
 
 
 def get(name: str) -> Task:
   """Returns a task; raises UserError, which lists the names, if there is none.
   """
-  task = TASKS.get(name) or HARDER.get(name)
+  task = find(name)
   if task is None:
     raise UserError(f'Unknown task {name!r}: {choose(name, sorted(TASKS))}')
   return task
+
+
+def with_data(name: str) -> Task:
+  """Returns a task; UserError if its data are unknown here."""
+  if name in LOADED:
+    raise UserError(f'{name} is the task of a loaded model, whose data this '
+                    'program cannot make: only predict is possible.')
+  return get(name)

@@ -10,6 +10,7 @@ import time
 import tqdm
 
 from lra.core import signals
+from lra.core.formats import escaped
 
 TIME_LIMIT = 'time limit'  # a reason to stop
 _quiet = False
@@ -24,7 +25,7 @@ def be_quiet() -> None:
 def say(message: str) -> None:
   """Prints one line without breaking the bar."""
   if not _quiet:
-    tqdm.tqdm.write(message, file=sys.stderr)
+    tqdm.tqdm.write(escaped(message), file=sys.stderr)
 
 
 # A progress bar over an iterable, which does not flood a log.

@@ -12,10 +12,11 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 
 import numpy as np
 
-from lra.core import files, paths
+from lra.core import files, foreign, paths
 from lra.core.errors import UserError
 from lra.data_prep.content import Content, Split
 
@@ -102,25 +103,23 @@ def read(place: str | os.PathLike) -> Vocabulary:
   if path.is_dir():
     path = next((path / name for name in NAMES if (path / name).exists()),
                 path / NAMES[-1])
-  try:
+  with foreign.reading(path, 'give the folder of a BERT, with vocab.txt or '
+                       'tokenizer.json', 'is no vocabulary of word pieces'):
+    text = files.read_text(path)
     if path.suffix == '.json':
-      pieces, lowercase = _of_tokenizer(files.read_json(path))
+      pieces, lowercase = _of_tokenizer(json.loads(text))
     else:
-      pieces = files.read(path).decode().replace('\r\n', '\n').split('\n')
+      pieces = text.replace('\r\n', '\n').split('\n')
       pieces = pieces[:-1] if pieces[-1] == '' else pieces
       settings = files.read_json(path.parent / _SETTINGS)
       lowercase = (settings or {}).get('do_lower_case', True)
-  except OSError as e:
-    raise UserError(f'{path} cannot be read ({e.strerror}): give the folder of '
-                    'a BERT, with vocab.txt or tokenizer.json.') from e
-  except (ValueError, KeyError, TypeError, AttributeError) as e:
-    raise UserError(f'{path} is no vocabulary of word pieces ({e}): give that '
-                    'of a BERT.') from e
+    ''.join(pieces).encode()  # a run keeps them in vocab.txt
   missing = [name for name in _NEEDED if name not in pieces]
   problem = (
       f'lacks the piece {missing[0]}' if missing else
       f'has {pieces[0]!r} as its first piece instead of {_PAD}'
       if pieces[0] != _PAD else
+      'has a piece with a line end' if re.search('[\r\n]', ''.join(pieces)) else
       'has a piece twice' if len(set(pieces)) < len(pieces) else
       f'has {len(pieces):,} pieces, more than {_LARGEST:,}'
       if len(pieces) > _LARGEST else

@@ -6,8 +6,6 @@ import pathlib
 import re
 from collections.abc import Iterable, Sequence
 
-from absl import flags
-
 from lra.core import paths
 from lra.core.errors import UserError
 from lra.core.terminal import say
@@ -109,7 +107,7 @@ def read(name: str, models: Sequence[str] = ()) -> list[Run]:
     for task, (arm, model) in itertools.product(entry.tasks, entry.pairs):
       try:
         found = _runs(entry, number, task, model, arm)
-      except (flags.Error, ValueError, UserError) as e:
+      except UserError as e:
         raise UserError(f'{path}, runs {number}, {model} on {task}: '
                         f'{" ".join(str(e).split())}') from e
       for run in found:

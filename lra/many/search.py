@@ -14,7 +14,6 @@ run that was killed resumes.
 
 import ast
 import importlib.util
-import math
 import pathlib
 import re
 import warnings
@@ -22,11 +21,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lra.core import paths
 from lra.core.errors import Impossible, UserError
-from lra.core.formats import percent
+from lra.core.formats import percent, shortened
 from lra.many import choose, execute
 from lra.many.execute import EXIT, Options
 from lra.run import curves
 from lra.schema import grid, identity
+from lra.schema.fields import COUNT, LARGEST
 from lra.schema.result import SEARCHED, Search
 
 PRUNED = 'pruned by the search'  # a reason to stop
@@ -51,7 +51,10 @@ def space(text: str) -> dict[str, tuple]:
   words = grid.check(grid.words(text))
   if not words:
     raise UserError(f'--space has no field: {_FORMS}.')
-  return dict(map(_field, words))
+  made = dict(map(_field, words))
+  if why := identity.unscored(made):
+    raise UserError(f'--space: {why}.')
+  return made
 
 
 def _field(word):
@@ -65,10 +68,11 @@ def _field(word):
     low, high = map(int if kind == 'int' else float, ends)
   except (AttributeError, ValueError):
     raise UserError(f'--space: {word} is no range: {_FORMS}.') from None
-  if not (-math.inf < low < high < math.inf) or (kind == 'log' and low <= 0):
+  most = COUNT if kind == 'int' else LARGEST
+  if not -most <= low < high <= most or (kind == 'log' and low <= 0):
     raise UserError(
-        f'--space: {word} is no range: write two finite numbers, the lower one '
-        'first; those of log are above 0.')
+        f'--space: {shortened(word, 200)} is no range: write two numbers of at '
+        f'most {most:g}, the lower one first; those of log are above 0.')
   return name, (kind, low, high)
 
 

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from lra.core import files, paths
+from lra.core import files, foreign, paths
 from lra.core.errors import UserError
 from lra.schema import identity
 
@@ -74,7 +74,7 @@ def settings(folder: pathlib.Path) -> dict:
     raise UserError(f'{path} describes a model of the type {kind}, not an '
                     'encoder of the type bert: give the folder of a BERT.')
   positions = values.get('position_embedding_type', 'absolute')
-  if positions != 'absolute' or values.get('hidden_act') not in _GELU:
+  if positions != 'absolute' or values.get('hidden_act') not in [*_GELU]:
     raise UserError(
         f'{path} has position_embedding_type={positions} and hidden_act='
         f'{values.get("hidden_act")}: give a BERT with absolute positions and '
@@ -127,35 +127,27 @@ def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
   """
   path, heads = _weights(folder), settings(folder)['num_attention_heads']
   found = {}
-  for name, value in _read(path).items():
-    name = name.removeprefix('bert.').replace(
-        'LayerNorm.gamma', 'LayerNorm.weight').replace(
-            'LayerNorm.beta', 'LayerNorm.bias')
-    found[name] = _turned(name, np.asarray(value), heads)
+  with foreign.reading(path, 'copy it again, or save it in float32'):
+    for name, value in _read(path).items():
+      name = name.removeprefix('bert.').replace(
+          'LayerNorm.gamma', 'LayerNorm.weight').replace(
+              'LayerNorm.beta', 'LayerNorm.bias')
+      with foreign.reading(f'{path}: {name}', 'save it as finite float32'):
+        found[name] = _turned(name, foreign.finite(value), heads)
   return found
 
 
 def _read(path):
   if path.suffix == '.safetensors':
-    paths.need('safetensors', str(path), 'bert')
-    from safetensors import SafetensorError, numpy
-    try:
-      return numpy.load_file(path)
-    except (SafetensorError, KeyError, OSError, TypeError) as e:
-      raise UserError(f'{path} cannot be read ({e}): copy it again, or save it '
-                      'in float32.') from e
+    return paths.need('safetensors.numpy', str(path), 'bert').load_file(path)
   torch = paths.need('torch', str(path), '')
-  try:
-    found = torch.load(path, map_location='cpu', weights_only=True)
-    return {name: value.float().numpy() for name, value in found.items()}
-  except Exception as e:  # unpickling a damaged file may raise any error
-    raise UserError(f'{path} is damaged ({type(e).__name__}): copy it again.'
-                    ) from e
+  found = torch.load(path, map_location='cpu', weights_only=True)
+  return {name: (value if value.is_complex() else value.float()).numpy()
+          for name, value in found.items()}
 
 
 def _turned(name, value, heads):
-  """Returns a tensor of theirs with the axes and the dtype of ours."""
-  value = value.astype(np.float32)
+  """Returns a tensor of theirs with the axes of ours."""
   if value.ndim == 2 and 'embeddings' not in name:
     value = value.T
   # A tensor of another shape stays as it is: `choose` refuses it by name.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib import figure
 
-from lra.core import files, style
+from lra.core import files, foreign, style
 from lra.core.errors import UserError
 from lra.core.formats import plain
 from lra.core.terminal import say
@@ -84,20 +84,20 @@ def read(path: pathlib.Path) -> dict:
   points = {}
   for number, line in enumerate(lines, 1):
     try:
-      point = json.loads(line)
-      split, step = point['split'], point['step']
-      if not isinstance(split, str) or type(step) is not int or step < 0:
-        raise ValueError('its split or its step')
-      if bad := [name for name, value in point.items() if not (
-          name == 'split' or value is None or (
-              type(value) in (int, float) and abs(value) <= _LARGEST))]:
-        raise ValueError(bad[0])
-      points[split, step] = point
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+      with foreign.reading(f'{path}, line {number}', 'delete that line',
+                           'is not a log point'):
+        point = json.loads(line)
+        split, step = point['split'], point['step']
+        if not isinstance(split, str) or type(step) is not int or step < 0:
+          raise ValueError('its split or its step')
+        if bad := [name for name, value in point.items() if not (
+            name == 'split' or value is None or (
+                type(value) in (int, float) and abs(value) <= _LARGEST))]:
+          raise ValueError(bad[0])
+        points[split, step] = point
+    except UserError:
       if number < len(lines):
-        raise UserError(
-            f'{path}, line {number} is not a log point ({error}): delete that '
-            'line.') from error
+        raise
   return points
 
 

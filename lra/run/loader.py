@@ -11,8 +11,10 @@ from ml_collections import ConfigDict, config_flags
 
 from lra.core import files, paths, signals
 from lra.core.errors import UserError, explained, meant
+from lra.core.formats import shortened
 from lra.run import check
 from lra.schema import identity
+from lra.schema.fields import FIELDS, Tuple
 from lra.schema.synonyms import beside, likeliest
 
 _FORM = ('--config has the form configs/<model>.py:<task>, and `list` shows '
@@ -35,8 +37,27 @@ def made_by(arguments: list[str]) -> ConfigDict:
   """
   argv, values = ['config', *arguments], flags.FlagValues()
   holder = define(values, argv)
-  values(argv)
+  try:
+    values(argv)
+  except UserError:
+    raise
+  except Exception as e:  # from absl, or from Python's parser of a value
+    raise UserError(one_line(e)) from e
   return holder.value
+
+
+def one_line(error: Exception) -> str:
+  """Returns an error about flags without line breaks, shortened if it is long.
+  """
+  text = ' '.join(str(error.args[0] if error.args else '').split())
+  if not isinstance(error, flags.Error):
+    text = f'the flags cannot be read ({type(error).__name__}: {text})'
+  text = re.sub(r"\('(.*)', ('.*')\)$", r'\1 \2', text)  # absl, for a bool
+  text = re.sub(r"invalid literal for int\(\) with base 10: ('.*')$",
+                r'\1 is not a whole number', text)
+  text = re.sub(r"could not convert string to float: ('.*')$",
+                r'\1 is not a number', text)
+  return shortened(text)
 
 
 class _Parser(flags.ArgumentParser):
@@ -113,6 +134,10 @@ def _check_change(name, value, names):
         f'--config.protocol={value!r} would change the name of the protocol '
         'but none of its settings: choose one after the task, as in '
         '--config=configs/<model>.py:<task>,protocol=nystrom.')
+  info = FIELDS.get(name)
+  if info and info.annotation == Tuple and value.startswith('{'):
+    raise UserError(f'--config.{name}={value} is not possible: write a tuple, '
+                    'such as (1, 2).')
   if name in names or any(n.startswith(f'{name}.') for n in names):
     return
   close = likeliest(name, names)

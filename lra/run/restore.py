@@ -6,14 +6,14 @@ import jax
 from absl import logging
 from ml_collections import ConfigDict
 
-from lra.core import files
+from lra.core import files, foreign
 from lra.core.errors import UserError
 from lra.run import mesh, program, rundir, weights
 from lra.run.checkpoint import Checkpoints
 from lra.run.counters import RunCounters, scored_of
 from lra.run.experiment import resolve
 from lra.run.sources import place
-from lra.schema import fields
+from lra.schema import fields, task_file
 
 
 def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
@@ -35,14 +35,17 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   in one of these. Returns (program, its `params` and `constants`, their step).
   """
   run_folder, kind, step = place(folder)
+  task_file.adopt(run_folder)
+  path = run_folder / 'config.json'
+  with foreign.reading(path, 'restore it'):
+    config = _config(files.read_json(path))
+  dtype = rundir.environment(run_folder).get('dtype')
   try:
     made = program.make(
-        resolve(_config(files.read_json(run_folder / 'config.json')),
-                folder=run_folder),
-        jax.devices()[:1], dtype=rundir.environment(run_folder).get('dtype'))
+        resolve(config, folder=run_folder),
+        jax.devices()[:1], dtype=dtype)
   except UserError as e:
-    raise UserError(f'{run_folder / "config.json"} is not the config of a run '
-                    f'here: {e}') from e
+    raise UserError(f'{path} is not the config of a run here: {e}') from e
   exported = run_folder / weights.NAME
   if exported.exists():
     return made, *weights.load(exported, scored_of(made.state_shape))

@@ -67,6 +67,9 @@ def fingerprint(folder: pathlib.Path) -> str:
         'still change: finish it, or name a step, such as '
         'checkpoints/best/1000.')
   values = files.read_json(run_folder / 'config.json')
+  if not identity.is_config(values):
+    raise UserError(f'config.init_from: {run_folder / "config.json"} is not '
+                    'the config of a run: restore it.')
   return '/'.join(filter(None, (
       identity.config_hash(values), kind, '' if step is None else str(step))))
 
@@ -88,7 +91,8 @@ def place(folder: pathlib.Path) -> tuple[pathlib.Path, str, int | None]:
       f'{folder} is not the directory of a run, nor a checkpoint in one, nor '
       'a folder that `export` wrote, nor that of a BERT: ' + (
           f'did you mean {close}?' if close else
-          'give a directory with a config.json, such as runs/listops_mini/'
+          'give a directory with the config.json of a run, such as '
+          'runs/listops_mini/'
           'simpletron/<config hash>-s0, or its checkpoints/best, '
           'checkpoints/last or a step in one of these.'))
 
@@ -98,7 +102,8 @@ def _near(folder):
   for part in folder.relative_to(folder.anchor).parts:
     names = sorted(entry.name for entry in found.glob('*'))
     found /= part if part in names else meant(part, names) or part
-  return found if (found / 'config.json').exists() else None
+  there = found != folder and (found / 'config.json').exists()
+  return found if there else None
 
 
 def tokenizer(config) -> pathlib.Path | None:

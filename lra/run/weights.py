@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lra.core import files, paths
+from lra.core import files, foreign, paths
 from lra.core.errors import UserError
 from lra.run import checkpoint
 from lra.schema.fields import COUNT
@@ -39,13 +39,11 @@ def save(scored: Any, step: int) -> bytes:
 def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
   """Returns the arrays of a file as a tree like `like`, and their step."""
   safetensors = paths.need('safetensors', NAME)
-  try:
+  with _reading(path):
     files.opened(path).close()  # a pipe would block
     with safetensors.safe_open(path, 'numpy') as f:
       about = json.loads((f.metadata() or {}).get(_ABOUT, '{}'))
       found = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118
-  except (OSError, safetensors.SafetensorError, ValueError, KeyError) as e:
-    raise _damaged(path, getattr(e, 'strerror', None) or e) from e
   step = about.get('step') if isinstance(about, dict) else None
   if type(step) is not int or not 0 <= step <= COUNT:
     raise UserError(f'{path} was not written by `export`: give a folder that '
@@ -60,11 +58,14 @@ def load(path: pathlib.Path, like: Any) -> tuple[Any, int]:
         'change of one of them, or export the run again.')
   made = jax.tree.unflatten(jax.tree.structure(like), [
       jax.device_put(found[name], x.sharding) for name, x in ours.items()])
-  if checkpoint.checksum(made) != about.get('checksum'):
-    raise _damaged(path, 'its checksum is wrong')
+  with _reading(path):
+    if checkpoint.checksum(made) != about.get('checksum'):
+      raise ValueError('its checksum is wrong')
+    for array in found.values():
+      foreign.finite(array)
   return made, step
 
 
-def _damaged(path, why):
-  return UserError(f'{path} is damaged ({why}): get it again, or export the '
-                   'run again.')
+def _reading(path):
+  return foreign.reading(
+      path, 'get it again, or export the run again', 'is damaged')

@@ -10,7 +10,7 @@ import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lra.schema import fields
@@ -29,6 +29,13 @@ FITTING_FIELDS = (
 # that affect the rounding, and the vocabulary, which no protocol names.
 FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel',
                'tokenizer_source')
+
+
+def unscored(names: Iterable[str]) -> str:
+  """Returns why one of these fields cannot be searched, or ''."""
+  return next((f'{name} changes no score: search another field'
+               for name in names if name in ('data_dir', *FITTING_FIELDS)
+               or name.startswith('mesh.')), '')
 
 
 def is_config(value) -> bool:

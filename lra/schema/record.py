@@ -15,7 +15,7 @@ import pydantic
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticUndefined
 
-from lra.core import files, tasks
+from lra.core import files, foreign, tasks
 from lra.core.errors import UserError
 from lra.core.formats import plain
 
@@ -99,7 +99,7 @@ Digest = Annotated[str, _that(re.compile('[0-9a-f]{64}').fullmatch,
 Length = Annotated[str, _that(
     re.compile('[0-9]{1,9}([-/][0-9]{1,9})?').fullmatch,
     'be like 64, 40-256 or 512/128')]
-TaskName = Annotated[str, _that({**tasks.TASKS, **tasks.HARDER}.get,
+TaskName = Annotated[str, _that(tasks.find,
                                 f'be one of {", ".join(tasks.TASKS)}')]
 Count = Annotated[int, Field(ge=0, le=10**18)]
 Amount = Annotated[float, Field(ge=0, le=1e18)]
@@ -115,9 +115,7 @@ def read_record(path: pathlib.Path, parse: Callable[[object], R],
   except pydantic.ValidationError as error:
     why, cause = reason(error), error
   except UserError as error:
-    what = error.__cause__
-    why, cause = 'it is damaged: ' + plain(
-        str(getattr(what, 'strerror', None) or what)), error
+    why, cause = f'it is damaged: {foreign.why(error.__cause__)}', error
   except RecursionError as error:
     why, cause = f'it is nested more than {MAX_DEPTH} deep', error
   except ValueError as error:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from lra.core import files, tasks
 from lra.core.errors import UserError
 from lra.core.formats import plain
-from lra.schema import identity
+from lra.schema import identity, task_file
 from lra.schema.fields import Config as Groups
 from lra.schema.record import (
   MOST,
@@ -326,7 +326,9 @@ def read_if_there(path: pathlib.Path) -> Result | None:
 
 def classified(path: pathlib.Path) -> Result:
   """Returns the result of a finished run of a classifier, or of a record."""
-  path = path / 'result.json' if path.is_dir() else path
+  if path.is_dir():
+    task_file.adopt(path)
+    path /= 'result.json'
   if not path.exists():
     raise UserError(f'{path} does not exist: give a run directory that has a '
                     'result.json, or a record.')

@@ -25,10 +25,11 @@ from typing import Any, Literal
 
 import pydantic
 
-from lra.core import files, paths, tasks
+from lra.core import files, foreign, paths, tasks
 from lra.core.errors import UserError, choose, meant
 from lra.data_prep.baselines import names as baselines_of
 from lra.schema import identity, seeds
+from lra.schema.fields import FIELDS
 from lra.schema.record import reason
 
 FOLDER = pathlib.Path('configs', 'runs')
@@ -126,8 +127,9 @@ class Entry(_Part):
     """Yields {field: value as a flag has it} of each combination."""
     fixed = identity.flatten(self.set)
     for values in itertools.product(*self.lists.values()):
-      yield {name: _text(value).replace('{task}', task) for name, value in {
-          **fixed, **dict(zip(self.lists, values, strict=True))}.items()}
+      found = fixed | dict(zip(self.lists, values, strict=True))
+      yield {name: _text(name, value).replace('{task}', task)
+             for name, value in found.items()}
 
   @pydantic.model_validator(mode='after')
   def _has_lists_to_vary(self):
@@ -143,13 +145,18 @@ class Entry(_Part):
         raise ValueError('it sets seed: write seeds = "0-2"')
       if names.count(name) > 1:
         raise ValueError(f'it gives {name} twice: name it once')
+    if why := identity.unscored(self.searched):
+      raise ValueError(why)
     if self.search and identity.flatten(self.set).get('train.include_val'):
       raise ValueError('a search needs a validation split to choose by: leave '
                        'out train.include_val=True')
     return self
 
 
-def _text(value):
+def _text(name, value):
+  info = FIELDS.get(name)
+  if info and info.annotation is str and not isinstance(value, str):
+    raise UserError(f'{name}={value} should be a text: write it in quotes.')
   return value if isinstance(value, str) else repr(_tuple(value))
 
 
@@ -179,23 +186,21 @@ def names() -> list[str]:
 
 
 def read(path: pathlib.Path) -> File:
-  try:
-    text = files.read(path, _MAX_BYTES).decode('utf-8-sig')
-    made = File.model_validate(tomllib.loads(text))
-    made = made.model_copy(update={'runs': [
-        _whole(made, entry, number) for number, entry in enumerate(made.runs)]})
-    if made.study:
-      _check_claims(made)
-  except pydantic.ValidationError as e:
-    raise UserError(f'{path}: {_fault(e)}.') from e
-  except UserError as e:
-    raise UserError(f'{path}: {e}') from e
-  except (OSError, ValueError) as e:  # ValueError: no UTF-8, or no TOML
-    close = None if path.exists() else meant(path.stem, names())
-    raise UserError(
-        f'Cannot read {path} ({getattr(e, "strerror", None) or e}): ' + (
-            f'did you mean {FOLDER / close}{SUFFIX}?' if close else
-            'give a file like those of configs/runs/.')) from e
+  close = None if path.exists() else meant(path.stem, names())
+  with foreign.reading(path, (
+      f'did you mean {FOLDER / close}{SUFFIX}?' if close else
+      'give a file like those of configs/runs/')):
+    values = tomllib.loads(files.read_text(path, _MAX_BYTES))
+    try:
+      made = File.model_validate(values)
+      made = made.model_copy(update={'runs': [
+          _whole(made, entry, i) for i, entry in enumerate(made.runs)]})
+      if made.study:
+        _check_claims(made)
+    except pydantic.ValidationError as e:
+      raise UserError(f'{path}: {_fault(e)}.') from e
+    except UserError as e:
+      raise UserError(f'{path}: {e}') from e
   return made
 
 

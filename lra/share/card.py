@@ -39,11 +39,13 @@ logits = forward.call(load_file('model.safetensors'), tokens)
 '''
 
 
-def text(run: Result, command: str, inputs: str) -> str:
+def text(run: Result, command: str, inputs: str, task_file: dict,
+         num_ids: int) -> str:
   """Returns the README.md of an exported folder.
 
   The run of a classifier is without paths. The command trains it; the inputs
-  are dtype and shape of those of the forward function.
+  are dtype and shape of those of the forward function. `task_file` is the
+  content of task.json.
   """
   entry = next((e for e in catalogue.read() if e.name == run.model), None)
   task = tasks.get(run.task)
@@ -63,6 +65,7 @@ def text(run: Result, command: str, inputs: str) -> str:
              (name, f'{percent(accuracy)}%') for name, accuracy in sorted(
                  run.baselines.items(), key=lambda item: -item[1])]),
          ''] if run.baselines else []),
+      '## Input and output', '', *_ends(run, task_file, num_ids), '',
       '## Training', '', _origin(run), '',
       'This command trains it:', '', '```sh', command, '```', '',
       _USE.replace('{inputs}', inputs).replace(
@@ -87,6 +90,21 @@ def _front(run, task):
                            'value': run.test.accuracy}]}]}]}
   return ['---', *(f'{name}: {json.dumps(value)}'
                    for name, value in fields.items()), '---', '']
+
+
+def _ends(run, about, num_ids):
+  """Returns how an example becomes ids, and what the classes are."""
+  length = run.config.get('seq_len') or about['seq_len']
+  named = [f'{i} {name}' for i, name in enumerate(about['classes'])
+           if name != str(i)]
+  yield (f'The ids of an example are {escape(about["ids"])}. They are cut to '
+         f'{length:,}, and 0 fills the rest. The model has the ids 0 to '
+         f'{num_ids - 1:,}; an example with another one gives NaN in '
+         '`model.stablehlo`.')
+  if run.config.get('mask_black'):
+    yield 'A black pixel has the id 0.'
+  if named:
+    yield f'The classes are {escape(", ".join(named))}.'
 
 
 def _scores(run):

@@ -7,6 +7,7 @@ import re
 from lra.core import paths
 from lra.core.errors import UserError
 from lra.core.formats import plain
+from lra.data import wordpiece
 
 _LIBRARY = 'huggingface_hub'
 _PREFIX = 'hf:'
@@ -62,7 +63,7 @@ def _downloaded(model, text):
       _LIBRARY, f'{text} is no folder here, and a name of the hub')
   try:
     return pathlib.Path(library.snapshot_download(
-        model, allow_patterns=['*.json', '*.safetensors']))
+        model, allow_patterns=['*.json', '*.safetensors', *wordpiece.NAMES]))
   except Exception as e:  # of the library, or of those that it uses
     raise UserError(
         f'{text} is no folder here, and no such model could be downloaded '

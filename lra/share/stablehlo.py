@@ -23,13 +23,15 @@ def forward(program: Program, like) -> tuple[bytes, bool]:
 
   The arrays are {name: array}, as safetensors reads `weights.NAME`; the tokens
   are ids, 0 at padding, in the shape and dtype of the model's inputs. The
-  logits are float32 [B, C] or [B, L, C]. `like` has `params` and `constants`,
-  or their shapes.
+  logits are float32 [B, C] or [B, L, C]; those of an example with an id that
+  the model does not have are NaN. `like` has `params` and `constants`, or their
+  shapes.
 
   Returns the serialized `jax.export.Exported`, and whether it takes any batch
   size: for some models it takes only one example.
   """
   names, structure = weights.names(like), jax.tree.structure(like)
+  num_ids = program.objective.task.vocab_size
 
   def logits(arrays, tokens):
     tree = jax.tree.unflatten(structure, [arrays[name] for name in names])
@@ -37,7 +39,9 @@ def forward(program: Program, like) -> tuple[bytes, bool]:
 
     # Models need a batch of known size, and `vmap` a size of any kind.
     def of_one(tokens):
-      return program.model.apply(variables, tokens[None], train=False)[0]
+      known = jnp.all((tokens >= 0) & (tokens < num_ids))
+      found = program.model.apply(variables, tokens[None], train=False)[0]
+      return jnp.where(known, found, jnp.nan)
     return jax.vmap(of_one)(tokens).astype(jnp.float32)
 
   arrays = {name: jax.ShapeDtypeStruct(x.shape, x.dtype)

@@ -12,9 +12,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from flax import traverse_util
 
+from lra.core import foreign
 from lra.core.errors import UserError
 
 _SHORT = {'query': 'q', 'key': 'k', 'value': 'v'}
@@ -81,8 +81,10 @@ def params(model: str, package: str, state: Mapping[str, Any], like) -> dict:
     names = named.removeprefix('=').split()
     ours = [name for name in names if name in wanted]
     if theirs in known and ours == names:
-      found |= _split(np.asarray(known.pop(theirs), np.float32),
-                      {name: wanted[name] for name in names},
+      with foreign.reading(f'{what}: {theirs}',
+                           'give a dense tensor of finite float32'):
+        array = foreign.finite(known.pop(theirs))
+      found |= _split(array, {name: wanted[name] for name in names},
                       keeps=named.startswith('='), said=f'{what}: {theirs}')
     elif ours:
       raise UserError(f'{what} have no {theirs}, which is {" and ".join(ours)} '
@@ -99,7 +101,8 @@ def params(model: str, package: str, state: Mapping[str, Any], like) -> dict:
 def _split(array, shapes, *, keeps, said):
   """Returns {name: array of its shape}, cut from one along the first axis."""
   total = sum(map(math.prod, shapes.values()))
-  rows = array.reshape(len(array) if array.ndim else 1, -1)
+  rows = array.reshape(len(array) if array.ndim else 1, -1) if (
+      array.size) else array.reshape(1, 0)
   if array.size != total or any(
       math.prod(shape) % rows.shape[1] for shape in shapes.values()):
     needed = ' and '.join(f'{n} {list(s)}' for n, s in shapes.items())

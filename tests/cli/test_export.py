@@ -21,15 +21,16 @@ from safetensors import safe_open
 
 import lra
 from lra import models
-from lra.cli import export
-from lra.core import files
+from lra.cli import compare, export
+from lra.core import files, tasks
 from lra.core.errors import UserError
-from lra.data import prepared
+from lra.data import prepared, wordpiece
+from lra.data_prep import encode
 from lra.run import loader, train, weights
 from lra.run.counters import scored_of
 from lra.schema import identity, result
 from lra.share import hub, stablehlo
-from tests.helpers import damage, documents, small
+from tests.helpers import damage, documents, small, tiny_bert
 from tests.helpers import hub as hub_server
 
 pytestmark = pytest.mark.usefixtures('quick_runs')
@@ -102,6 +103,62 @@ def test_its_forward_function_needs_no_code_of_ours(exported, mini_data):
     np.testing.assert_allclose(
         forward.call(arrays, tokens[:count]), want[:count], rtol=1e-5,
         atol=1e-5)
+
+
+@pytest.mark.parametrize('wrong', [16, 300, -1])
+def test_an_id_that_the_model_has_not_gives_nan_alone(exported, wrong):
+  folder = exported[0]
+  forward = jax.export.deserialize(
+      bytearray((folder / stablehlo.NAME).read_bytes()))
+  tokens = np.ones((2, 32), np.int16)
+  tokens[0, 3] = wrong
+  found = forward.call(safetensors.load_file(folder / weights.NAME), tokens)
+  assert np.isnan(found[0]).all() and np.isfinite(found[1]).all()
+
+
+def test_a_task_that_is_unknown_here_is_in_the_folder(copy, monkeypatch):
+  """Its data are unknown, so only predictions are possible."""
+  want = lra.load(copy).predict(['[MAX 2 9 ]', '3'])
+  for name in ('config.json', 'result.json', 'task.json'):
+    text = (copy / name).read_text().replace('"listops_mini"', '"my_task"')
+    (copy / name).write_text(text.replace('"9"', '"nine"'))
+  monkeypatch.setattr(tasks, 'LOADED', {})
+  assert 'McNemar' in compare.compare(copy, copy)
+  monkeypatch.setattr(tasks, 'LOADED', {})
+  model = lra.load(copy)
+  got = model.predict(['[MAX 2 9 ]', '3'])
+  assert [p.label for p in got] == [p.label for p in want]
+  assert encode.names(model.program.objective.task)[9] == 'nine'
+  for ask in (lambda: model.evaluate(), lambda: model.evaluate_longer('40')):
+    with pytest.raises(UserError, match='my_task .* only predict'):
+      ask()
+
+
+@pytest.mark.parametrize('change, culprit', [
+    ({'seq_len': 33}, 'another listops_mini'), ({'seq_len': -1}, 'seq_len'),
+    ({'vocab_size': 10**400}, 'vocab_size'), ({'classes': ['a']}, '1 of 10'),
+    ({'dataset': '../../os'}, 'dataset'), ([], 'JSON object')])
+def test_a_wrong_task_file_is_named(copy, change, culprit):
+  path = copy / 'task.json'
+  path.write_text(json.dumps(
+      {**json.loads(path.read_text()), **change} if change else change))
+  with pytest.raises(UserError, match=f'task.json.*{culprit}'):
+    lra.load(copy)
+
+
+def test_the_folder_says_how_an_example_becomes_ids(exported):
+  about = json.loads((exported[0] / 'task.json').read_text())
+  codes = about['ids'].partition(' in ')[2].split()
+  model = lra.load(exported[0])
+  text = '[MED 4 8 ]'
+  split = encode.split(model.program.objective.task, [text])
+  want = model.program.objective.batch(
+      split, np.arange(1), seed=0, step=-1)['tokens'][0]
+  ids = [1 + codes.index(token) for token in text.split()]
+  assert want.tolist() == ids + [0] * (about['seq_len'] - len(ids))
+  assert about['classes'] == list(map(str, range(10)))
+  assert about['ids'] in (exported[0] / 'README.md').read_text().replace(
+      '\\', '')
 
 
 def test_the_example_of_the_documents_runs(exported, tmp_path, monkeypatch):
@@ -177,6 +234,14 @@ def hub_of(folder, monkeypatch):
     yield
 
 
+def test_a_hub_gives_the_vocabulary_too(copy, tmp_path, monkeypatch):
+  (copy / 'vocab.txt').write_text(''.join(f'{p}\n' for p in tiny_bert.PIECES))
+  monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(tmp_path / 'cache'))
+  with hub_of(copy, monkeypatch):
+    folder = hub.place('hf:somebody/a-model')
+  assert wordpiece.read(folder).pieces == tiny_bert.PIECES
+
+
 def test_a_name_of_a_path_is_no_name_of_the_hub(tmp_path, monkeypatch):
   monkeypatch.setattr(huggingface_hub, 'snapshot_download', lambda *_, **__: (
       pytest.fail('the hub was asked')))
@@ -195,6 +260,11 @@ def test_a_name_of_a_path_is_no_name_of_the_hub(tmp_path, monkeypatch):
     (lambda path: path.write_bytes(path.read_bytes()[:-5]), 'is damaged'),
     (lambda path: path.write_bytes(safetensors.save(
         {'weight': np.ones(3, np.float32)})), 'was not written by `export`'),
+    (lambda path: path.write_bytes(path.read_bytes().replace(
+        b'"F32"', b'"BF16"', 1)), 'is damaged'),
+    (lambda path: path.write_bytes(safetensors.save(
+        {'weight': np.ones(3, np.float32)}, {'lra': '[' * 100_000})),
+     'is damaged .*nested'),
     (lambda path: path.unlink() or path.mkdir(), 'is damaged')])
 def test_damaged_parameters_are_named(copy, spoil, words):
   spoil(copy / weights.NAME)

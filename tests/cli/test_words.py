@@ -69,7 +69,11 @@ def test_the_help_of_a_word_has_two_examples_that_are_taken(word):
     ('board --seeds=0-3', '--seeds is a flag of .* train '),
     ('list --norecord', '--norecord is a flag of .* train '),
     ('list --frobnicate', '--frobnicate is no flag'),
-    ('board --html=', 'name a file or a folder'),
+    *((given, given.split()[-1]) for given in (
+        'board --html=', 'runs mini --models=', 'runs mini --log=',
+        'evaluate RUN --lengths=', 'export OUT RUN --push=', 'data --source=',
+        '--config=simpletron:text --log=')),
+    ('runs mini --models=,', '--models'),
     ('board --html=gs://a', 'is a URL'),
     ('--source=aclImdb.tar.gz', '--source is a flag of .* data '),
     ('--evaluate=RUN', 'write .* evaluate'),

@@ -57,6 +57,15 @@ def test_python_takes_none_either(tmp_path, monkeypatch, path):
 
 
 @pytest.mark.parametrize('path', [
+    'a\0b', pathlib.Path('\0'), '\ud800', None, 3, b'a'])
+def test_what_is_no_path_is_named(path):
+  for call in (lambda: lra.load(path), lambda: paths.local(path),
+               lambda: data_prep.prepare('listops_mini', source=path or '\0')):
+    with pytest.raises(UserError, match='is no path'):
+      call()
+
+
+@pytest.mark.parametrize('path', [
     'a', './gs:', 'a:b/c', 'a/gs://b', '/gs:/b', 'C:', 'x:/y', ''])
 def test_colons_are_allowed_in_names(path):
   assert paths.local(path) == path

@@ -104,6 +104,12 @@ def test_the_fingerprint_of_the_data_covers_the_vocabulary(tmp_path):
   assert len(found) == 3 and 'abc' not in found
 
 
+def _tokenizer(piece):
+  pieces = '[PAD]', '[UNK]', '[CLS]', '[SEP]', piece
+  return {'model': {'vocab': {p: i for i, p in enumerate(pieces)}},
+          'normalizer': {'type': 'BertNormalizer', 'lowercase': True}}
+
+
 @pytest.mark.parametrize('name, content, culprit', [
     *(('vocab.txt', content, culprit) for content, culprit in (
         ('[CLS]\n[PAD]\n[SEP]\n[UNK]\n', 'first piece'),
@@ -111,14 +117,16 @@ def test_the_fingerprint_of_the_data_covers_the_vocabulary(tmp_path):
         ('[PAD]\n[CLS]\n[SEP]\n[UNK]\na\na\n', 'twice'),
         ('\n'.join(['[PAD]', '[CLS]', '[SEP]', '[UNK]', *map(
             str, range(2**15))]), '32,772 pieces'))),
-    ('other.txt', '', 'cannot be read'),
+    ('other.txt', '', 'No such file'),
+    ('tokenizer.json', '[' * 100_000, 'nested'),
     *(('tokenizer.json', json.dumps(values), culprit) for values, culprit in (
         ({'model': {'type': 'BPE', 'vocab': {}}, 'normalizer': {}}, 'BPE'),
         ({'model': {'vocab': {'[PAD]': 0, 'a': 2}}, 'normalizer': {
             'type': 'BertNormalizer', 'lowercase': True}}, 'gaps'),
         ({'model': {'vocab': {'[PAD]': 0}}, 'normalizer': {
             'type': 'Lowercase'}}, 'normalizer'),
-        ([], 'no vocabulary')))])
+        ([], 'no vocabulary'), (_tokenizer('a\nb'), 'line end'),
+        (_tokenizer('\ud800'), 'no vocabulary')))])
 def test_what_is_no_vocabulary_is_refused(tmp_path, name, content, culprit):
   (tmp_path / name).write_text(content)
   with pytest.raises(UserError, match=culprit) as e:

@@ -78,6 +78,14 @@ def test_files_that_are_no_tables_are_passed_over(tmp_path):
   assert len(content.splits['train']) == 16
 
 
+def test_too_few_images_for_each_split_are_named(tmp_path):
+  folder = tmp_path / pathfinder.HARD
+  write_official(folder, per_table=3, tables=1)
+  with pytest.raises(UserError, match='too few examples: none .* for val'):
+    data_prep.prepare('pathfinder', tmp_path / 'data', tmp_path)
+  assert not (tmp_path / 'data').exists()
+
+
 def break_line(text):
   def change(folder):
     path = folder / 'metadata' / '2.npy'
@@ -97,7 +105,7 @@ def truncate(folder):
     (lambda f: (f / 'imgs/2/sample_0.png').write_bytes(b''),
      'imgs/2/sample_0.png cannot be read'),
     (lambda f: (f / 'imgs/2/sample_9.png').unlink(),
-     'imgs/2/sample_9.png cannot be read (it is missing)'),
+     'imgs/2/sample_9.png cannot be read (No such file or directory)'),
     (lambda f: Image.new('L', (64, 64)).save(f / 'imgs/1/sample_0.png'),
      'has 64 x 64 pixels instead of 32 x 32'),
     (lambda f: [p.unlink() for p in (f / 'metadata').iterdir()],

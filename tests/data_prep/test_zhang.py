@@ -1,5 +1,6 @@
 """Tests of AG News and Amazon reviews, read from tables or an archive."""
 
+import codecs
 import dataclasses
 import hashlib
 import pathlib
@@ -92,6 +93,14 @@ def test_a_wrong_table_is_refused(tmp_path, capsys, row, words):
     table.unlink()
   assert words in refused(
       capsys, 'ag_news', tmp_path / 'source', tmp_path / 'data')
+
+
+@pytest.mark.parametrize('start', [b'', codecs.BOM_UTF8])
+def test_a_field_may_be_longer_than_the_default_of_csv(start):
+  corpus = dataclasses.replace(zhang.CORPORA['ag_news'], sizes={'test': 1})
+  (_, text, label), = zhang.read_table(
+      start + b'"2","a","' + b'b' * 200_000 + b'"\n', corpus, 'test')
+  assert text == b'a ' + b'b' * 200_000 and label == 1
 
 
 def test_each_corpus_has_the_classes_of_its_task():

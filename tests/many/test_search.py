@@ -36,7 +36,10 @@ def test_each_kind_of_range_is_read():
 
 @pytest.mark.parametrize('text', [
     'a=log(0,1)', 'a=log(1,0.1)', 'a=uniform(0,inf)', 'a=int(1,2.5)', 'a=3',
-    'a', 'a=log(1)', 'a=[]', 'a=log(x,y)', 'a=int(1,2) a=int(1,2)', ' '])
+    'a', 'a=log(1)', 'a=[]', 'a=log(x,y)', 'a=int(1,2) a=int(1,2)', ' ',
+    'a=uniform(-1e308,1e308)', 'a=uniform(0,3.1e38)', f'a=int(1,{10**400})',
+    'a=int(0,2147483648)', 'data_dir=[a,b]', 'mesh.data=[1,2]',
+    'train.log_every=int(1,9)'])
 def test_a_bad_range_is_named(text):
   with pytest.raises(UserError, match=f'{text.split("=")[0].strip()}.*: '):
     search.space(text)

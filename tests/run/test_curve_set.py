@@ -155,6 +155,12 @@ def _edited(change):
      'Cannot read .*metrics.jsonl'),
     (lambda x: (x / 'metrics.jsonl').write_text(''), 'png',
      'no validation accuracy'),
+    *((lambda x, line=line: (x / 'metrics.jsonl').write_text(f'{line}\n{{}}'),
+       'png', 'line 1 is not a log point') for line in (
+           '[' * 100_000, '{"split": [], "step": 1}',
+           '{"split": "val", "step": "1"}',
+           f'{{"split": "val", "step": 1{"0" * 400}}}', '3',
+           f'{{"split": "val", "step": 1, "accuracy": 1{"0" * 400}}}')),
     (lambda x: make(x.parent / 'y'), 'png', 'one config and one seed'),
     (lambda x: None, 'bmp', 'neither .png nor .svg'),
     *((_edited(change), 'png', 'x is no run') for change in (

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import lra
+from lra.cli import main
 from lra.cli.compare import compare
 from lra.cli.evaluate import evaluate
 from lra.cli.predict import predict
@@ -363,6 +364,17 @@ def test_an_example_that_is_cut_is_said(folder, tmp_path, capsys, tokens, cut):
   assert ('1 of 2 inputs' in capsys.readouterr().err) == cut
 
 
+def test_a_terminal_obeys_no_example(folder, tmp_path, capsys):
+  """Python takes \x1c for a blank, as ListOps may have; ESC is in errors."""
+  path = tmp_path / 'x.txt'
+  path.write_text('[MAX 2\x1c\x85 9 ]')
+  assert main.main(['predict', str(path), str(folder)]) == 0
+  assert r'[MAX 2\x1c\x85 9 ]' in capsys.readouterr().out
+  path.write_text('\x1b[2J')
+  done = commands.run('run_lra', 'predict', str(path), str(folder))
+  assert r'\x1b[2J' in done.stderr and '\x1b' not in done.stderr
+
+
 def _record(path, right, **changes):
   """Writes the record of a run with 10 test answers; returns its path.
 
@@ -422,5 +434,5 @@ def test_a_picture_that_is_far_too_large_is_no_example(tmp_path, side):
   """The header gives the size; for the smaller image PIL would only warn."""
   path = tmp_path / 'x.pbm'
   path.write_bytes(b'P4 %d %d\n' % (side, side))
-  with pytest.raises(encode.NoExample, match='far too many pixels'):
+  with pytest.raises(encode.NoExample, match='DecompressionBomb'):
     encode.split(tasks.get('pathfinder'), [path])

@@ -87,6 +87,23 @@ def test_an_unknown_table_is_named():
     torch_weights.params('fnet', 'torch', {}, {})
 
 
+@pytest.mark.parametrize('change', [
+    lambda x: np.zeros(0), lambda x: np.zeros((0, 8)), lambda x: x * np.nan,
+    lambda x: x * 1j, lambda x: 'text', lambda x: None,
+    *(lambda x, of=of: of(pytest.importorskip('torch'), x) for of in (
+        lambda torch, x: torch.tensor(x).bfloat16(),
+        lambda torch, x: torch.tensor(x).to(torch.float8_e4m3fn),
+        lambda torch, x: torch.tensor(x).to_sparse(),
+        lambda torch, x: torch.tensor(x, device='meta'),
+        lambda torch, x: torch.tensor(x, requires_grad=True)))])
+def test_what_is_no_dense_finite_tensor_is_named(change):
+  _, state, like = _attention()
+  state['out_proj.weight'] = change(state['out_proj.weight'])
+  with pytest.raises(UserError, match='out_proj.weight') as e:
+    torch_weights.params('transformer', 'torch', state, like)
+  assert '\n' not in str(e.value)
+
+
 def test_a_mixer_without_the_layers_parameter_is_named():
   _, state, _ = _attention()
   mixer = transformer.Mixer(num_heads=2, qkv_width=8, qkv_bias=False)
