@@ -38,7 +38,7 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
       raise UserError(f'{generated}--source.')
     return None
   builder = make_builder(task_name, data_dir, source)
-  if source and task.mini and builder.GENERATED:
+  if source and task.mini and builder.GENERATED and not task.own:
     raise UserError(f'{generated}--source, or take --task={task.dataset} for '
                     'the larger examples of the files.')
   path = pathlib.Path(builder.data_dir)
@@ -89,7 +89,8 @@ def _announce(builder, chosen):
   path = pathlib.Path(builder.data_dir)
   if path.exists():
     print(f'Making the data set in {path} again: it was made by another '
-          'version of data_prep.', file=sys.stderr)
+          f'version of {"its file" if builder.task.own else "data_prep"}.',
+          file=sys.stderr)
   elif not chosen or builder.GENERATED and not builder.source:
     print(f'Preparing {builder.task.name} in {path}'
           f'{"." if chosen else "; TFDS_DATA_DIR chooses another place."}',

@@ -16,6 +16,8 @@ _WHY = 200  # most characters of a reason in an error
 
 def names(task: Task) -> tuple[str, ...]:
   """Returns the names of the classes of a task, in their order."""
+  if task.classes:
+    return task.classes
   if task.dataset == 'text':
     return SENTIMENTS
   if task.dataset == 'image' and task.name != 'cifar100':
@@ -75,7 +77,10 @@ def _text(task, text):
     codes = listops.encode(text if isinstance(text, str) else text.decode())
     listops.evaluate(codes)  # raises for an incomplete expression
     return codes
-  return text.encode() if isinstance(text, str) else text
+  codes = text.encode() if isinstance(text, str) else text
+  if max(codes, default=0) > task.vocab_size - 2:
+    raise ValueError(f'a byte is above {task.vocab_size - 2}')
+  return codes
 
 
 def _image(task, image):

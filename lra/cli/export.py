@@ -11,7 +11,7 @@ import pathlib
 
 from lra.board import publish
 from lra.cli import arguments, repeat
-from lra.core import environment, files, paths
+from lra.core import environment, files, paths, tasks
 from lra.core.errors import UserError
 from lra.schema import identity, result
 from lra.share import card, hub
@@ -64,6 +64,7 @@ def export(folder: pathlib.Path, run: pathlib.Path,
   size = ', '.join([*['batch'] * any_batch, *map(str, shape)])
   files.write_folder(folder, {
       **(words.contents() if words else {}),
+      **tasks.described(tasks.get(recorded.task)),
       'config.json': _json(config),
       'result.json': _json(recorded.fields),
       'env.json': _json({

@@ -6,7 +6,7 @@ import jax
 from absl import logging
 from ml_collections import ConfigDict
 
-from lra.core import files
+from lra.core import files, tasks
 from lra.core.errors import UserError
 from lra.run import mesh, program, rundir, weights
 from lra.run.checkpoint import Checkpoints
@@ -35,14 +35,16 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   in one of these. Returns (program, its `params` and `constants`, their step).
   """
   run_folder, kind, step = place(folder)
+  tasks.learn(run_folder)
   try:
     made = program.make(
         resolve(_config(files.read_json(run_folder / 'config.json')),
                 folder=run_folder),
         jax.devices()[:1], dtype=rundir.environment(run_folder).get('dtype'))
   except UserError as e:
-    raise UserError(f'{run_folder / "config.json"} is not the config of a run '
-                    f'here: {e}') from e
+    raise UserError(
+        f'{run_folder / "config.json"} is not the config of a run here: {e} If '
+        'a newer version of lra has written it, update lra.') from e
   exported = run_folder / weights.NAME
   if exported.exists():
     return made, *weights.load(exported, scored_of(made.state_shape))

@@ -195,6 +195,21 @@ def test_jobs_of_slurm_are_disturbed_and_end_the_same(
   assert _results(tmp_path) == whole
 
 
+def test_the_script_for_slurm_is_printed_without_slurm(
+    monkeypatch, capsys, tmp_path):
+  pytest.importorskip('submitit')
+  monkeypatch.setenv('PATH', '')
+  jobs.check(shown=True)
+  jobs.submit(tmp_path / 'logs', [('runs', 'a.toml', f'--part={i}/3')
+                                  for i in (1, 2, 3)], at_once=2, gpus=1,
+              hours=1.5, partition='big', shown=True)
+  script = capsys.readouterr().out
+  for line in ('--array=0-2%2', '--time=90', '--partition=big', '--part=3/3',
+               '--gpus-per-node=1'):
+    assert line in script, line
+  assert not (tmp_path / 'logs').exists()
+
+
 def test_without_slurm_or_submitit_is_one_sentence(monkeypatch):
   monkeypatch.setenv('PATH', '')
   with pytest.raises(UserError, match='srun.*--executor=local'):

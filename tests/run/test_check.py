@@ -13,7 +13,7 @@ import pytest
 from lra import models
 from lra.configs import protocols
 from lra.core.errors import UserError
-from lra.run import check
+from lra.run import check, experiment, loader
 from lra.schema import fields, identity
 from tests.helpers import small
 
@@ -259,6 +259,22 @@ def test_every_field_has_its_value_and_its_meaning(model):
     info = fields.FIELDS.get(name)
     assert ' '.join(meaning.split()).startswith(
         info.description if info else ''), name
+
+
+def test_a_printed_config_says_who_has_set_a_field():
+  file = 'configs/simpletron.py:listops_mini'
+  made = experiment.resolve(loader.made_by([
+      f'--config={file}', '--config.train.steps=77']), made_by=file)
+  text = check.described(made.config, made.marks)
+  for line in ('train.steps = 77  # changed', 'seed = 0',
+               'encoder.width = 64  # protocol simpletron',
+               "task = 'listops_mini'"):
+    assert line in text.splitlines()
+  other = 'configs/linformer.py:listops_mini'
+  marks = experiment.resolve(
+      loader.made_by([f'--config={other}']), made_by=other).marks
+  assert any(mark.endswith('linformer.py') for mark in marks.values())
+  assert 'changed' not in marks.values()
 
 
 @pytest.mark.parametrize('model', models.names())
