@@ -14,7 +14,7 @@ _COMMONEST = (1.0, 0.3, 0.1, 0.03)
 _REVIEWS_AT_ONCE = 1000
 _PAIRS_AT_ONCE = 10_000
 # Of `quick_ngrams`: bytes of train, features, passes, and penalties.
-_QUICK_BYTES, _QUICK_FEATURES, _PASSES = 3 << 22, 1 << 18, 10
+_QUICK_BYTES, _QUICK_FEATURES, _PASSES = 3 << 22, 1 << 18, 5
 _QUICK_PENALTIES = (1e-6, 1e-5, 1e-4)
 
 

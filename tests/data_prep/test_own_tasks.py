@@ -196,7 +196,7 @@ def test_the_file_of_the_documents_makes_a_task(capsys):
     ('def make', 'def made', 'make'),
     ("('test', 1000)", "('tests', 1000)", 'test'),
     (".encode()", '', 'TypeError'),
-    ('size in (', 'size in )', 'line 12'),
+    ('size in (', 'size in )', 'line 13'),
     ("{'steps': 400}", "{'stps': 400}", 'did you mean train.steps'),
     ("{'steps': 400}", '7', 'SETTINGS'),
     ('k=64', 'k=0', 'empty')])

@@ -144,11 +144,15 @@ def test_other_types_and_choices_are_held(name):
     _refused(_config(**{name: 'nothing'}), f"config.{name}='nothing'", *choices)
 
 
-@pytest.mark.parametrize('name', ['train.stepz', 'stepz', 'optim.x.y'])
-def test_an_unknown_field(name):
+@pytest.mark.parametrize(('name', 'meant'), [
+    ('train.stepz', 'config.train.steps?'), ('stepz', 'config.train.steps?'),
+    ('optim.x.y', 'update lra')])
+def test_an_unknown_field(name, meant):
   c = _config(**({name: 3} if name.count('.') < 2 else {'optim.x': {'y': 3}}))
-  _refused(c, f'config.{name.rsplit(".", name.count(".") > 1)[0]}',
-           'lra/schema/fields.py')
+  where = f'config.{name.rsplit(".", name.count(".") > 1)[0]}'
+  with pytest.raises(UserError, match=re.escape(meant)) as error:
+    check.check(c)
+  assert where in str(error.value)
 
 
 @pytest.mark.parametrize('name', [
@@ -215,7 +219,7 @@ BROKEN = [
     (TEXT, 'super', {'encoder.mean_over': 'positions'}, 'pooling=mean'),
     *((TEXT, 'super', {f'encoder.{name}': value}, 'norm=batch')
       for name, value in (('norm_momentum', 0.5), ('norm_examples', 4))),
-    (TEXT, 'transformer', {'model.num_heads': 7}, 'model.qkv_width=256'),
+    (TEXT, 'transformer', {'model.num_heads': 7}, 'encoder.width=256'),
 ]
 
 
