@@ -16,10 +16,12 @@ import ml_collections
 from ml_collections.config_dict import FieldReference
 
 from lra import models
+from lra.configs import protocols
 from lra.configs.protocols import ARGUMENTS, PROTOCOLS, TASK_ARGUMENTS
 from lra.configs.protocols.recurrence import MODEL_ARGUMENTS
 from lra.core import tasks
 from lra.core.errors import UserError, choose, meant
+from lra.schema import identity
 from lra.schema.fields import FIELDS
 
 # Types that a flag can parse; fields of other types become `object` fields.
@@ -27,7 +29,7 @@ _FLAGS = (bool, int, float, str, tuple)
 _Op = collections.namedtuple('_Op', ['fn', 'args'])
 
 # Fields that are derived from other fields unless a protocol sets them.
-_FOLLOWING = {
+FOLLOWING = {
     'encoder.embedding_std': lambda encoder: derived(
         lambda width: width ** -0.5, encoder.get_ref('width')),
     'model.qkv_width': lambda encoder: encoder.get_oneway_ref('width'),
@@ -92,25 +94,26 @@ def _parse(arg):
     found[key] = value
   # By default the first protocol that has the task.
   protocol = found.get('protocol') or next(
-      (name for name, known in PROTOCOLS.items() if task in known),
+      (name for name in PROTOCOLS if protocols.of(name, task) is not None),
       next(iter(PROTOCOLS)))
   _check_task(task, protocol)
   return task, protocol, found.get('pretrain', '')
 
 
 def _check_task(task, protocol):
-  if task in PROTOCOLS[protocol]:
+  if protocols.of(protocol, task) is not None:
     return
-  if task in tasks.TASKS:
-    others = [f'protocol={p}' for p, known in PROTOCOLS.items()
-              if task in known]
+  if tasks.find(task) and task not in tasks.HARDER:
+    others = [f'protocol={p}' for p in PROTOCOLS
+              if protocols.of(p, task) is not None]
     raise UserError(f'The protocol {protocol} has no {task}: ' + (
         f'choose {" or ".join(others)} for it.' if others else
         'add it in configs/protocols.'))
   what = f'Unknown task {task!r}' if task else (
       '--config=configs/<model>.py:<task> has no task')
   known = set().union(*PROTOCOLS.values()) & set(tasks.TASKS)
-  raise UserError(f'{what}: {choose(task, sorted(known))}')
+  raise UserError(
+      f'{what}: {choose(task, sorted(known.union(tasks.own_names())))}')
 
 
 def _make(task, protocol):
@@ -123,17 +126,32 @@ def _make(task, protocol):
       place, key = _place(config, name)
       place[key] = info.default
   config.task, config.protocol = task, protocol
-  config.update(PROTOCOLS[protocol][task])
+  _set(config, protocols.of(protocol, task), task)
   missing = [name for name in FIELDS if _place(config, name)[1] not in
              _place(config, name)[0]]
   for name in missing:
-    if name not in _FOLLOWING:
+    if name not in FOLLOWING:
       raise UserError(
           f'The protocol {protocol} does not set {name} for {task}: add it in '
           'configs/protocols.')
     place, key = _place(config, name)
-    place[key] = _FOLLOWING[name](config.encoder)
+    place[key] = FOLLOWING[name](config.encoder)
   return config
+
+
+def _set(config, settings, task):
+  own = getattr(tasks.find(task), 'settings', {})
+  for name in identity.flatten(own):
+    if name not in FIELDS and not name.startswith('model.'):
+      raise UserError(f'SETTINGS of the task {task} has the field {name!r}: '
+                      f'{choose(name, FIELDS)}')
+  try:
+    config.update(settings)
+  except (TypeError, AttributeError, KeyError, ValueError) as e:
+    if not own:
+      raise
+    raise UserError(f'SETTINGS of the task {task} has a value that its field '
+                    f'cannot have ({e}): correct it.') from e
 
 
 def _place(config, name):
@@ -148,7 +166,7 @@ def _fill(config, model):
   defaults = models.defaults(model)
   for name in set(config.model) - {'name', *defaults}:
     del config.model[name]  # such as num_heads of a mixer without heads
-  given = _arguments(config)
+  given = arguments(config)
   for name, default in defaults.items():
     if name not in config.model:
       value = given.get(name, default)
@@ -157,7 +175,8 @@ def _fill(config, model):
           FieldReference(value, field_type=object))
 
 
-def _arguments(config):
+def arguments(config) -> dict[str, Any]:
+  """Returns the protocol's values of arguments that several mixers have."""
   of_model = MODEL_ARGUMENTS.get((config.protocol, config.model.name), {})
   return {**ARGUMENTS[config.protocol],
           **TASK_ARGUMENTS.get((config.protocol, config.task), {}),
@@ -181,7 +200,7 @@ def settings(task: str, protocol: str) -> dict[str, Any]:
 
 def argument(config, name: str):
   """Returns the protocol's value of an argument that several mixers have."""
-  return _arguments(config)[name]
+  return arguments(config)[name]
 
 
 def derived(function: Callable, *values) -> FieldReference:

@@ -31,14 +31,14 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
     UserError: the task or the source is wrong, the directory cannot be written,
       or data of another version or another source, or damaged ones, are there.
   """
-  task = tasks.with_data(task_name)
+  task = tasks.get(task_name)
   generated = f'{task_name} is generated, not prepared from files: leave out '
   if task.probe:
     if source:
       raise UserError(f'{generated}--source.')
     return None
   builder = make_builder(task_name, data_dir, source)
-  if source and task.mini and builder.GENERATED:
+  if source and task.mini and builder.GENERATED and not task.own:
     raise UserError(f'{generated}--source, or take --task={task.dataset} for '
                     'the larger examples of the files.')
   path = pathlib.Path(builder.data_dir)
@@ -91,7 +91,8 @@ def _announce(builder, chosen):
   path = pathlib.Path(builder.data_dir)
   if path.exists():
     print(f'Making the data set in {path} again: it was made by another '
-          'version of data_prep.', file=sys.stderr)
+          f'version of {"its file" if builder.task.own else "data_prep"}.',
+          file=sys.stderr)
   elif not chosen or builder.GENERATED and not builder.source:
     print(f'Preparing {builder.task.name} in {path}'
           f'{"." if chosen else "; TFDS_DATA_DIR chooses another place."}',
@@ -147,7 +148,7 @@ def _reason(error):
 
 def read(task_name: str, data_dir=None):
   """Returns the data set of a task, a `lra.data_prep.content.Content`."""
-  task = tasks.with_data(task_name)
+  task = tasks.get(task_name)
   if task.probe:
     from lra.data_prep import probes
     return probes.generate(probes.VARIANTS[task.variant])

@@ -3,6 +3,10 @@
 python -m lra.data_prep --task=text --source=aclImdb_v1.tar.gz
 python -m lra.data_prep --task=text --describe
 python -m lra.data_prep --task=text --baselines
+
+An own task, of a table with a column of texts and one of labels:
+
+python -m lra.data_prep --csv=mine.csv --text=review --label=stars --name=mine
 """
 
 from lra.core import signals, streams
@@ -17,12 +21,13 @@ import pathlib
 import sys
 
 from lra import data_prep
-from lra.core import paths, tasks
+from lra.core import files, paths, tasks
 from lra.core.errors import USER_ERROR, UserError, check_given
 from lra.core.formats import escaped
-from lra.data_prep import baselines, describe
+from lra.data_prep import baselines, describe, table
 
 _PROGRAM = 'python -m lra.data_prep'
+_OF_TABLES = ('text', 'label', 'name', 'test_csv', 'length', 'encoding')
 
 
 def main(argv=None, program: str = _PROGRAM) -> int:
@@ -53,9 +58,20 @@ class _Parser(argparse.ArgumentParser):
 def _parsed(argv, program):
   check_given(sys.argv[1:] if argv is None else argv)
   args = parser(program).parse_args(argv)
+  given = [name for name in _OF_TABLES if getattr(args, name) is not None]
+  if args.csv is None and given:
+    raise UserError(f'--{given[0]} is for a table: give --csv too.')
+  if args.csv is not None:
+    for name in ('text', 'label', 'name'):
+      if not getattr(args, name):
+        raise UserError(f'--csv needs --{name}: see {program} --help.')
+    if args.task or args.source:
+      raise UserError('--csv makes a new task: leave out --task and --source.')
+    args.task = args.name
   if not args.task:
     raise UserError(
-        f'No task is named: give --task, and see {program} --help.')
+        f'No task is named: give --task or --csv, and see {program} --help.')
+  args.program = program
   return args
 
 
@@ -75,6 +91,18 @@ def parser(program: str = _PROGRAM) -> argparse.ArgumentParser:
                       default=str(paths.results() / 'floors'),
                       help='folder for records of --baselines; by default '
                       'floors/ in the folder of results')
+  mine = parser.add_argument_group('an own task of a table')
+  mine.add_argument('--csv', help='table with a line of column names; makes '
+                    'the task --name of it')
+  mine.add_argument('--text', metavar='COLUMN', help='column of the texts')
+  mine.add_argument('--label', metavar='COLUMN', help='column of the classes')
+  mine.add_argument('--name', help='name of the new task')
+  mine.add_argument('--test_csv', help='table of the test split; by default a '
+                    'tenth of --csv is the test split')
+  mine.add_argument('--length', type=int, metavar='BYTES', help='bytes of a '
+                    f'text to keep; by default at most {table.LENGTH}')
+  mine.add_argument('--encoding', help='encoding of the tables; utf-8 by '
+                    'default')
   # Earlier versions called baselines floors.
   parser.add_argument('--floors', dest='baselines', action='store_true',
                       default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -85,7 +113,8 @@ def parser(program: str = _PROGRAM) -> argparse.ArgumentParser:
 
 def _run(args):
   folder = pathlib.Path(paths.local(args.baselines_dir, '--baselines_dir'))
-  path = data_prep.prepare(args.task, args.data_dir, args.source)
+  path = _of_table(args) if args.csv else data_prep.prepare(
+      args.task, args.data_dir, args.source)
   print(f'{args.task} is prepared in {path}' if path else
         f'{args.task} needs no preparation: it is generated on each read')
   if not (args.describe or args.baselines):
@@ -103,6 +132,26 @@ def _run(args):
       print(f'{100 * floor["accuracy"]:6.2f} %  {name}: {floor["how"]} '
             f'({floor["seconds"]} s)')
     print(f'recorded in {baselines.write(record, folder)}')
+
+
+def _of_table(args):
+  """Makes the own task of a table; returns the folder of its data."""
+  tables = [files.expanded(pathlib.Path(paths.local(one, '--csv')))
+            for one in (args.csv, args.test_csv) if one]
+  made, said = table.make(
+      args.name, tables, args.text, args.label, length=args.length,
+      encoding=args.encoding or 'utf-8')
+  try:
+    path = data_prep.prepare(args.name, args.data_dir)
+    found = data_prep.read(args.name, args.data_dir).info['duplicates']
+  except BaseException:
+    if made:
+      made.unlink()  # no half of a task stays
+    raise
+  print('\n'.join([*said, *table.duplicates_said(found), *(
+      [f'wrote {made}'] if made else []), 'These commands score baselines and '
+      'train a first model:', *table.commands(args.name, args.program)]))
+  return path
 
 
 if __name__ == '__main__':

@@ -57,6 +57,9 @@ def _slow(task):
     return {'byte n-grams': ('linear', 'byte_ngrams')}
   if task.dataset == 'retrieval':
     return {'TF-IDF cosine': ('linear', 'tfidf_cosine')}
+  if task.own and not task.image:
+    return {'byte n-grams': ('linear', 'quick_ngrams')} if (
+        task.num_classes <= tasks.MOST_CLASSES) else {}
   found = {'ridge on pixels': ('pixels', 'ridge')} if task.image else {}
   if task.dataset == 'pathfinder':
     from lra.data_prep import pathfinder

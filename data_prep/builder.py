@@ -91,8 +91,10 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
   @property
   def task(self) -> tasks.Task:
-    return next(t for t in tasks.TASKS.values() if
-                (t.dataset, t.variant) == (self.name, self.builder_config.name))
+    variant = self.builder_config.name
+    return tasks.get(variant) if self.name == tasks.OWN else next(
+        t for t in tasks.TASKS.values()
+        if (t.dataset, t.variant) == (self.name, variant))
 
   @property
   def url_infos(self):
@@ -225,7 +227,7 @@ def read(builder: Builder) -> Content:
   with _damaged(builder):
     splits = _together({name: _read_split(builder, name)
                         for name in builder.info.splits})
-    _check_ranges(builder.task, splits)
+    check_ranges(builder.task, splits)
     info = dict(builder.info.metadata)
     if fingerprint(splits) != info['fingerprint']:
       raise ValueError('its fingerprint is not that of the prepared data')
@@ -258,7 +260,7 @@ def _read_split(builder, name):
   return split_of(documents, labels, pairs if builder.DUAL else None)
 
 
-def _check_ranges(task, splits):
+def check_ranges(task, splits):
   """Raises ValueError for values that the task lacks."""
   for name, split in splits.items():
     values = [('token code', split.tokens, task.vocab_size - 1),

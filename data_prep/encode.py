@@ -102,7 +102,10 @@ def _text(task, text):
     codes = listops.encode(text if isinstance(text, str) else text.decode())
     listops.evaluate(codes)  # raises for an incomplete expression
     return codes
-  return text.encode() if isinstance(text, str) else text
+  codes = text.encode() if isinstance(text, str) else text
+  if max(codes, default=0) > task.vocab_size - 2:
+    raise ValueError(f'a byte is above {task.vocab_size - 2}')
+  return codes
 
 
 def _image(task, image):

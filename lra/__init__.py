@@ -6,6 +6,7 @@ frame.
 """
 
 __all__ = ['load', 'results']
+__version__ = '0.2.0'
 
 
 def load(folder):

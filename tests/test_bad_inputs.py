@@ -80,6 +80,7 @@ FIELDS = {
     'train.lr=3': 'config.train.learning_rate', 'data_dir=~nosuchuser/x':
     '~nosuchuser/x', 'trian.steps=3': 'config.train.steps',
     'model.foo=3': '--config.model.foo|model.kernel',
+    'encoder.width=130': 'config.encoder.width=130|num_heads=4',
     'protocol=': '--config.protocol',
     'train.lengths={1: 2}': 'config.train.lengths={1: 2}',
     'train={}': 'config.train.steps', 'train=3': '`3`',
@@ -120,6 +121,9 @@ COMMANDS = {
     '--flagfile=nowhere': "flagfile|'nowhere'", '--seeds=0-1': '--seeds',
     '--leaderboard --results_dir=resutls': 'resutls|--results_dir',
     '--leaderboard --max_minutes=1': '--max_minutes|train',
+    '--config.train.steps=3': 'given|--config=',
+    'runs mini --config.train.steps=3': 'given|set.train.steps',
+    'compare configs/bace.py b.json': 'did you mean configs/base.py',
     'compare a.json b.json': 'a.json', 'evaluate nowhere': 'nowhere',
     'evaluate run --quantise=int8 --lengths=64': '--quantise|--lengths',
     'runs nothing.toml': 'nothing.toml', 'runs mini --log=paper': '--log=paper',
@@ -169,11 +173,13 @@ RUNS = [
     runs('a.toml|utf-8', b'# first\nseeds = "\xff"\n'),
     runs('9,000,000|a.toml', f'{ENTRY}grid.train.steps=[{MANY}]\n'
          f'grid.train.eval_every=[{MANY}]\n'),
+    runs('did you mean seeds', f'{ENTRY}sedes = "0-1"\n'),
     runs('10,010|a.toml', 10 * f'{ENTRY}seeds = "0-999,1000"\n'),
     runs('a.toml', '# nothing\n\n'),
     *(runs(f'a.toml|runs 1|seeds={seeds}', f'{ENTRY}seeds = "{seeds}"')
       for seeds in ('', 'x', '-1', '0,,1', '0-99999999999'))]
 DATA = {
+    '--csv=a.csv': '--text', '--length=9': '--csv',
     '': '--task', '--task=text --nonsense': '--nonsense',
     '--task=txt': "'txt'|text?",
     '--task=text --source=nowhere': 'nowhere does not exist',

@@ -190,8 +190,11 @@ def test_the_readme_shows_the_mixer_that_is_tested():
   assert '\n'.join(lines) in documents.example('lra/models/aft.py')
 
 
-def test_the_example_of_kernels_runs():
-  exec(documents.example('kernels'), {})
+@pytest.mark.parametrize('name', ['kernels', 'use-a-mixer'])
+def test_the_examples_for_own_code_run(name):
+  found = {'__name__': 'example'}
+  exec(documents.example(name), found)
+  assert np.isfinite(found.get('y', 0)).all()
 
 
 def test_the_example_of_records_runs(monkeypatch):

@@ -1,4 +1,4 @@
-"""The settings of each protocol for each task: PROTOCOLS[protocol][task].
+"""The settings of each protocol for each task: `of(protocol, task)`.
 
 An entry has only the settings that differ from the defaults in
 `lra/schema/fields.py`, grouped as in the config. To add a protocol, add a dict
@@ -9,6 +9,8 @@ and the known differences from it.
 """
 
 from lra.configs.protocols import attention, probes, recurrence
+from lra.configs.protocols.mini import join
+from lra.core import tasks
 
 PROTOCOLS = {
     'simpletron': attention.SIMPLETRON, 'lra': attention.LRA,
@@ -16,6 +18,19 @@ PROTOCOLS = {
     'mega': recurrence.MEGA, 'metala': recurrence.METALA,
     'probes': probes.PROBES, 'state': probes.STATE, 'mad': probes.MAD,
     'zoology': probes.ZOOLOGY, 'bert': attention.BERT}
+
+
+def of(protocol: str, task: str) -> dict | None:
+  """Returns the settings of a protocol for a task; None if it has no such task.
+
+  An own task has those of the mini task of texts or images, and its own ones.
+  """
+  known = PROTOCOLS.get(protocol, {})
+  own = task not in tasks.TASKS and tasks.find(task)
+  like = own and own.own and known.get(
+      'image_mini' if own.image else 'text_mini')
+  return join(like, own.settings) if like else known.get(task)
+
 
 # Arguments of several mixers that a protocol sets: see `base.argument`.
 # num_global: number of first tokens that see, and are seen by, all tokens in a

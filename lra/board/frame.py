@@ -95,7 +95,8 @@ def load(runs_dir: pathlib.Path, baselines_dir: pathlib.Path,
   rows, budgets = _rows(runs), inputs.budgets()
   any_full = any(tasks.get(name).group == 'full' for name in rows.task)
   boards = []
-  for task in tasks.TASKS.values():
+  own = [tasks.get(name) for name in sorted({*rows.task} - {*tasks.TASKS})]
+  for task in [*tasks.TASKS.values(), *(task for task in own if task.own)]:
     mine = rows[rows.task == task.name]
     common = usual.get(task.name)
     is_usual = bool(common) and (mine.data == common.fingerprint).any()

@@ -109,6 +109,8 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
   path = place.path(run)
   if replace or not path.exists():
     result.write(path, shared(run))
+    files.write_all({path.parent / name: data for name, data in (
+        tasks.described(tasks.get(run.task)).items())})
   with _locked(place):
     other = _differs(run, path)
     if other:

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from lra.configs import base
+from lra.core import tasks
 from lra.core.errors import UserError
 from lra.core.formats import plain
 from lra.data import baselines
@@ -105,7 +106,7 @@ def _read(directory, read, folders=None):
   found = (path for name in (('',) if folders is None else folders)
            for path in (directory / name).rglob('*.json'))
   for path in sorted(found, key=lambda p: p.as_posix()):
-    if not path.name.startswith('.'):
+    if not path.name.startswith('.') and path.name != tasks.FILE:
       try:
         records[path] = read(path)
       except InvalidRecord as error:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lra.board import inputs
 from lra.board.frame import Board, chosen
-from lra.board.rows import TableKey, mean
+from lra.board.rows import mean
 from lra.board.tables import Column, Table, lines, none_above, text
 from lra.core import tasks
 from lra.core.formats import NONE, count, percent
@@ -58,7 +58,7 @@ class Line:
 
 
 class Summary(NamedTuple):
-  """The table of a protocol, and the tasks that have rows under it.
+  """The table of a protocol, named by it, and the tasks that have rows there.
 
   `unbeaten` are the titles of those on which no row is significantly better
   than the baseline.
@@ -77,27 +77,27 @@ def full(boards: Sequence[Board]) -> list[Board]:
 
 
 def by_protocol(boards: Sequence[Board], group: str) -> list[Summary]:
-  """Returns the tables of the 'full', 'mini' or 'probe' tasks, by protocol.
+  """Returns the tables of the 'full', 'mini', 'probe' or 'own' tasks.
 
-  All six tasks of Long Range Arena have a column, others if they have rows.
-  Only runs with the settings of their protocol count.
+  Each protocol has one. All six tasks of Long Range Arena have a column, others
+  if they have rows. Runs that change settings of their protocol count for own
+  tasks only, in tables of their own.
   """
   known = full(boards) if group == 'full' else [
       board for board in boards if board.task.group == group]
-  protocols = sorted({key.protocol for board in known
-                      for key in board.tables() if not key.departures})
-  return [_summary(known, protocol) for protocol in protocols]
+  keys = sorted({key for board in known for key in board.tables()
+                 if group == 'own' or not key.departures})
+  return [_summary(known, key) for key in keys]
 
 
-def _summary(boards, protocol):
-  found = {board.task.name: board.tables().get(TableKey(protocol))
-           for board in boards}
+def _summary(boards, key):
+  found = {board.task.name: board.tables().get(key) for board in boards}
   begun = {name: lines(rows) for name, rows in found.items()
            if rows is not None}
   shown = [board for board in boards
            if board.task.name in (*begun, *inputs.SCORES)]
   models = {row.model for rows in begun.values() for row in rows}
-  found = [_line(model, protocol, {board.task.name: chosen(
+  found = [_line(model, key.protocol, {board.task.name: chosen(
       row for row in begun.get(board.task.name, ()) if row.model == model)
       for board in shown}) for model in models]
   found.sort(key=lambda line: (
@@ -105,7 +105,7 @@ def _summary(boards, protocol):
   means = [names for names in inputs.AVERAGES if any(
       line.mean(names).accuracy is not None for line in found)]
   return Summary(
-      protocol, [board for board in shown if board.task.name in begun],
+      key.title, [board for board in shown if board.task.name in begun],
       Table(_columns(shown, means), [_baselines(shown), *found], pinned=1),
       [tasks.get(name).title for name, rows in begun.items()
        if none_above(rows)])
@@ -163,7 +163,7 @@ def side_by_side(found: Sequence[Board]) -> Table | None:
   of that protocol share a line.
   """
   known = [board for board in found
-           if board.task.group != 'full' and len(board.finished)]
+           if board.task.group in ('mini', 'probe') and len(board.finished)]
   rows = collections.defaultdict(lambda: collections.defaultdict(list))
   for board in known:
     protocol, _ = collections.Counter(

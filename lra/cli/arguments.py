@@ -72,6 +72,8 @@ def flags_of(word: str) -> set[str]:
 def elsewhere(name: str, here: str) -> str:
   """Returns a sentence if a flag belongs to another word than `here`, or ''."""
   program = ' '.join(paths.program())
+  if name.startswith('config.'):
+    return changes_nothing(name)
   if name in WORDS and name != here:
     return (f'--{name} is no flag: write {program} {name}, and see '
             f'{program} {name} --help.')
@@ -81,6 +83,14 @@ def elsewhere(name: str, here: str) -> str:
       return (f'--{name} is a flag of {said} ({what}): see {program} {word} '
               '--help.')
   return ''
+
+
+def changes_nothing(name: str) -> str:
+  """Returns the error about the flag `config.FIELD` without a --config."""
+  field = name.removeprefix('config.')
+  return (f'--{name} changes a field of --config, which is not given: add '
+          f'--config={paths.config_said("<model>")}:<task>, or write '
+          f'set.{field} = ... in a file of runs.')
 
 
 def unknown(word: str) -> UserError:

@@ -14,7 +14,7 @@ from lra.cli import arguments, repeat
 from lra.core import environment, files, paths, tasks
 from lra.core.errors import UserError
 from lra.data_prep import encode
-from lra.schema import identity, result, task_file
+from lra.schema import identity, result
 from lra.share import card, hub
 
 _ENVIRONMENT = ('dtype', 'data_fingerprint', 'data_origin', 'model_sha256')
@@ -64,12 +64,13 @@ def export(folder: pathlib.Path, run: pathlib.Path,
       *([] if any_batch else [1]))['tokens']
   size = ', '.join([*['batch'] * any_batch, *map(str, shape)])
   task = tasks.get(config['task'])
-  about = task_file.content(task, encode.form(task, bool(words)))
+  about = tasks.description(task) | {
+      'classes': encode.names(task), 'ids': encode.form(task, bool(words))}
   num_ids = trained.program.objective.task.vocab_size
   files.write_folder(folder, {
       **(words.contents() if words else {}),
       'config.json': _json(config),
-      task_file.NAME: _json(about),
+      tasks.FILE: _json(about),
       'result.json': _json(recorded.fields),
       'env.json': _json({
           name: getattr(recorded, name) for name in _ENVIRONMENT}),

@@ -26,13 +26,15 @@ def listing() -> str:
   from lra.core import tasks
   counts, problems = parameters.table()
   first = parameters.TASKS[0]
-  protocols = {task: [name for name, known in base.PROTOCOLS.items()
-                      if task in known] for task in tasks.TASKS}
-  width = max(map(len, tasks.TASKS))
+  found = [*tasks.TASKS.values(), *map(tasks.get, tasks.own_names())]
+  protocols = {task.name: [
+      name for name in base.PROTOCOLS
+      if base.protocols.of(name, task.name) is not None] for task in found}
+  width = max(len(task.name) for task in found)
   lines = [
       f'{t.name:{width}} {t.seq_len:6} tokens{" x 2" if t.dual else "":5}'
       f'{t.num_classes:4} classes  {t.title:33}  {", ".join(protocols[t.name])}'
-      for t in tasks.TASKS.values()]
+      for t in found]
   return '\n'.join([
       f'models; their parameters on {first} (protocol {protocols[first][0]}), '
       f'how many times the {catalogue.REFERENCE}\'s these are, and the numbers '

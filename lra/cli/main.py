@@ -8,6 +8,7 @@ Ctrl-C.
 
 import sys
 
+import lra
 from lra.cli import arguments, command
 from lra.core import paths
 from lra.core.errors import check_given
@@ -25,6 +26,7 @@ and with further flags:
   --trial                     estimate hours and memory
   --max_minutes=30            checkpoint and stop in time (exit code 75)
   --norecord                  keep the result off the leaderboard
+  --version                   print the version of lra
 
 Every other command is a word. RUN is a folder such as runs/listops/gla/...
 {words}
@@ -59,6 +61,9 @@ def main(argv: list[str]) -> int:
   """
   check_given(argv)
   word, *rest = argv or ['']
+  if word == '--version':
+    print(f'lra {lra.__version__}')
+    return 0
   if word == '--leaderboard':
     word = 'board'
   elif word.startswith('-') or not word:

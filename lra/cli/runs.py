@@ -21,7 +21,6 @@ from lra.core.errors import UserError
 # Flags that the processes and the jobs of the runs get, too.
 _PASSED_ON = ('record', 'replace', 'results_dir', 'page', 'compile_cache',
               'log', 'at_once', 'hide_test')
-_SLURM = {'hours': 'time limit', 'partition': 'partition'}
 
 
 def add_arguments(parser):
@@ -76,8 +75,10 @@ def add_arguments(parser):
   jobs.add_argument('--hours', metavar='H', help='time limit of a job of '
                     'Slurm, 4 by default; then it is queued again and resumes',
                     type=arguments.number(float, 0.1, 10_000))
+  jobs.add_argument('--show_script', action='store_true', help='print the '
+                    'script for Slurm, and submit nothing')
   # For processes of this program.
-  for name in ('--notest', '--hide_test', '--until_eof'):
+  for name in ('--notest', '--hide_test', '--until_eof', '--record_later'):
     parser.add_argument(name, action='store_true', help=argparse.SUPPRESS)
 
 
@@ -93,8 +94,8 @@ def _check(args):
   for name in ('jobs', 'gpus', 'cpus'):
     if getattr(args, name) and not args.executor:
       raise UserError(f'--{name} needs --executor.')
-  for name in ('partition', 'hours'):
-    if getattr(args, name) is not None and args.executor != 'slurm':
+  for name in ('partition', 'hours', 'show_script'):
+    if getattr(args, name) and args.executor != 'slurm':
       raise UserError(f'--{name} is for Slurm jobs: it needs '
                       '--executor=slurm.')
   if args.executor and args.part:
@@ -118,7 +119,8 @@ def main(args) -> int:
     flags = processes.from_stdin()
     command.use_compile_cache(args.compile_cache)
     return execute.train(runs_lib.experiments(flags), dataclasses.replace(
-        options, test=not args.notest, show_test=not args.hide_test))
+        options, test=not args.notest, show_test=not args.hide_test,
+        record_later=args.record_later))
   if args.until_eof:
     processes.end_with_stdin(signal.SIGTERM)
   writers.check(options.log)
@@ -188,6 +190,8 @@ def _train(args, whole, runs, options):
       said = choose.tested([run for run in results if run is not None])
       if said:
         print(f'{runs_lib.title(unit.runs[0].setting)}: {said}')
+  for line in choose.ranked(runs_lib.units(whole)):
+    print(line)
   if tasks and options.record is None and not options.replace:
     print('Searched settings are not on the leaderboard: --record adds the '
           'chosen runs, in tables of their own.')
@@ -222,7 +226,7 @@ def _submit(args, whole, runs, options):
   pieces = len(runs_lib.pieces(whole))
   local = args.executor == 'local'
   if not local:
-    jobs.check()
+    jobs.check(args.show_script)
   count = min(args.jobs or 2, pieces) if local else pieces
   left = {run for unit in runs_lib.units(runs)
           for run in processes.unfinished(unit, options)}
@@ -238,7 +242,8 @@ def _submit(args, whole, runs, options):
   how = {'cpus': args.cpus, 'gpus': args.gpus}
   if not local:
     jobs.submit(folder, said, at_once=args.jobs or count, **how,
-                partition=args.partition, hours=args.hours or 4)
+                partition=args.partition, hours=args.hours or 4,
+                shown=args.show_script)
     return None, set()
   with signals.later('once the jobs have stopped'):
     codes = jobs.here(folder, said, status.Live(functools.partial(

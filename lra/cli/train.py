@@ -41,6 +41,8 @@ def parse(argv: Sequence[str]) -> None:
   except flags.UnrecognizedFlagError as e:
     text = loader.one_line(e)
     if text.endswith("'"):  # absl names no similar flag
+      if e.flagname.startswith('config.'):
+        raise UserError(arguments.changes_nothing(e.flagname)) from e
       field = loader.likeliest(e.flagname, FIELDS)
       text += field and f': the field is --config.{field}.'
     raise UserError(arguments.elsewhere(e.flagname, 'train') or text) from e
@@ -69,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
 def _train():
   chosen = _experiment()
   if options.PRINT_CONFIG.value:
-    print(check.described(chosen.config))
+    print(check.described(chosen.config, chosen.marks))
     return 0
   environment.check_xla_flags()
   command.use_compile_cache(command.CACHE.value)

@@ -41,7 +41,8 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
   modified = _git('status', '--porcelain', '--untracked-files=no', '--',
                   ':(top)', *(f':(top,exclude){name}' for name in _WRITTEN))
   added = _git('ls-files', '--others', '--exclude-standard', '--',
-               *(f':(top,glob){name}/**/*.py' for name in _SOURCES))
+               *(f':(top,glob){name}/**/*.py' for name in _SOURCES),
+               ':(top,exclude)configs/tasks')  # own tasks are in `files`
   foreign = any(tracked(path.resolve()) is None for path in files)
   head = _git('rev-parse', 'HEAD')
   return {'git_commit': head,

@@ -7,7 +7,7 @@ import pathlib
 import re
 import types
 
-from lra.core.errors import UserError
+from lra.core.errors import UserError, meant
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Files of this package: baselines, published results, counts, speeds.
@@ -111,6 +111,15 @@ def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
         'mount the bucket (gcsfuse for gs://) or copy it here, and give that '
         'path.')
   return path
+
+
+def near(path: pathlib.Path) -> pathlib.Path | None:
+  """Returns a path that is there and has a similar name; None without one."""
+  found = pathlib.Path(path.anchor)
+  for part in path.relative_to(path.anchor).parts:
+    names = sorted(entry.name for entry in found.glob('*'))
+    found /= part if part in names else meant(part, names) or part
+  return found if found.exists() else None
 
 
 def data_dir(given: str | os.PathLike | None = None) -> str | os.PathLike:

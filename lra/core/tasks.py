@@ -1,17 +1,37 @@
-"""The tasks of the harness: constants only.
+"""The tasks of the harness, and own tasks of users.
 
 Id 0 is padding and nothing else. Prepared data sets store a code per token, and
 a token's id is that code plus one. So a vocabulary has one id more than
 symbols.
+
+The file `configs/tasks/NAME.py` of a user describes an own task and makes its
+data. The folders of runs, records and exported models have a `task.json` with
+the same description, so that they can be used without that file.
 """
 
 import dataclasses
+import functools
+import hashlib
+import json
+import math
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from lra.core import mad
-from lra.core.errors import UserError, choose
+import pydantic
+from pydantic import Field
+
+from lra.core import files, mad, paths, signals
+from lra.core.errors import UserError, choose, explained
 
 # Results of tasks with more classes have no confusion matrix.
 MOST_CLASSES = 128
+OWN = 'own'  # the data set of own tasks
+FOLDER = pathlib.Path('configs', 'tasks')
+FILE = 'task.json'
+_NAME = '^[a-z][a-z0-9_]{0,63}$'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +55,10 @@ class Task:
       sequences are generated anew.
     compressed: whether a model may predict classes from its encoding of the
       last token only.
-    classes: their names; () for those that `data_prep.encode` knows.
+    classes: the names of the classes; () for those that `data_prep.encode`
+      knows.
+    settings: of an own task, the fields of a config in which it differs from
+      the mini task of texts or images.
   """
   name: str
   dataset: str
@@ -52,16 +75,22 @@ class Task:
   longer: tuple[str, ...] = ()
   compressed: bool = False
   classes: tuple[str, ...] = ()
+  settings: Mapping[str, Any] = dataclasses.field(
+      default_factory=dict, hash=False)
+
+  own = property(lambda self: self.dataset == OWN)
 
   @property
   def group(self) -> str:
-    """Returns 'full', 'mini' or 'probe': its part of the leaderboard."""
-    return 'probe' if self.probe else 'mini' if self.mini else 'full'
+    """Returns 'full', 'mini', 'probe' or 'own': its part of the leaderboard."""
+    return OWN if self.own else 'probe' if self.probe else (
+        'mini' if self.mini else 'full')
 
   @property
   def text(self) -> bool:
     """Returns whether documents are UTF-8, which a tokenizer may split."""
-    return self.dataset in ('text', 'zhang')
+    return self.dataset in ('text', 'zhang') or (
+        self.own and not self.image and self.vocab_size == 257)
 
   @property
   def windows(self) -> bool:
@@ -196,12 +225,6 @@ TASKS = {t.name: t for t in (
 )}
 # The harder settings of MAD. Lists of tasks leave them out.
 HARDER = {t.name: t for task in mad.BASELINES for t in _mad(task)[1:]}
-# Tasks of loaded models whose data are unknown here; see `schema.task_file`.
-LOADED: dict[str, Task] = {}
-
-
-def find(name: str) -> Task | None:
-  return TASKS.get(name) or HARDER.get(name) or LOADED.get(name)
 
 
 def get(name: str) -> Task:
@@ -209,13 +232,127 @@ def get(name: str) -> Task:
   """
   task = find(name)
   if task is None:
-    raise UserError(f'Unknown task {name!r}: {choose(name, sorted(TASKS))}')
+    known = sorted([*TASKS, *own_names()])
+    raise UserError(f'Unknown task {name!r}: {choose(name, known)}')
   return task
 
 
-def with_data(name: str) -> Task:
-  """Returns a task; UserError if its data are unknown here."""
-  if name in LOADED:
-    raise UserError(f'{name} is the task of a loaded model, whose data this '
-                    'program cannot make: only predict is possible.')
-  return get(name)
+def find(name: str) -> Task | None:
+  """Returns the task of this name, also an own one; None if there is none."""
+  return TASKS.get(name) or HARDER.get(name) or (
+      _of_file(name) if file(name) else _learnt.get(name))
+
+
+class Own(pydantic.BaseModel):
+  """The description of an own task: the upper-case names of its file."""
+  model_config = pydantic.ConfigDict(strict=True)
+  name: Annotated[str, Field(pattern=_NAME)]
+  seq_len: Annotated[int, Field(ge=1, le=2**20)]
+  classes: Annotated[
+      tuple[Annotated[str, Field(pattern=r'\S', max_length=1000)], ...],
+      Field(min_length=2, max_length=2**15 - 1)]
+  vocab_size: Annotated[int, Field(ge=2, le=257)] = 257
+  image: bool = False
+  title: Annotated[str, Field(max_length=100)] = ''
+  settings: dict[str, Any] = {}
+
+  @pydantic.model_validator(mode='after')
+  def _is_possible(self):
+    if len(set(self.classes)) < len(self.classes):
+      raise ValueError('classes has a name twice')
+    if self.image and math.isqrt(self.seq_len)**2 != self.seq_len:
+      raise ValueError('the seq_len of square images is a square number')
+    check_name(self.name)
+    return self
+
+  @property
+  def task(self) -> Task:
+    return Task(self.name, OWN, self.name, self.seq_len, self.vocab_size,
+                len(self.classes), title=self.title or self.name, mini=True,
+                image=self.image, classes=self.classes, settings=self.settings)
+
+
+def check_name(name: str) -> None:
+  """Raises ValueError for a name that no own task may have."""
+  if not re.fullmatch(_NAME, name) or name in TASKS or name in HARDER:
+    raise ValueError(f'{name!r} is no name for an own task, or one that this '
+                     'program has: use a-z, 0-9 and _')
+
+
+_learnt: dict[str, Task] = {}
+
+
+def file(name: str) -> pathlib.Path | None:
+  """Returns the file of an own task, None if there is none."""
+  if not name.isidentifier():
+    return None
+  path = paths.found(FOLDER / f'{name}.py')
+  return path if path.is_file() else None
+
+
+def own_names() -> list[str]:
+  """Returns the names of the own tasks that have a file."""
+  return sorted({path.stem for folder in (FOLDER, paths.PACKAGE / FOLDER)
+                 for path in folder.glob('[a-z]*.py') if file(path.stem)})
+
+
+def contents(name: str) -> dict[str, Any]:
+  """Returns the names that the file of an own task defines."""
+  path = file(name)
+  return _executed(str(path), path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=100)
+def _executed(path, mtime_ns):
+  del mtime_ns  # of an edited file, which is read again
+  try:
+    code = files.read(path)
+    names = {'__name__': 'own_task', '__file__': path,
+             'DIGEST': hashlib.sha256(code).hexdigest()}
+    exec(compile(code, path, 'exec'), names)
+  except (UserError, signals.Stop):
+    raise
+  except (Exception, SystemExit) as e:  # a user's file may raise anything
+    raise UserError(explained(path, e)) from e
+  return names
+
+
+def _of_file(name):
+  names = contents(name)
+  return _described(file(name), {'name': name} | {
+      field: names[field.upper()] for field in Own.model_fields
+      if field != 'name' and field.upper() in names}).task
+
+
+def _described(path, values):
+  """Returns the `Own` of JSON values; an error names the file `path`."""
+  try:
+    return Own.model_validate_json(json.dumps(values))
+  except (TypeError, ValueError, RecursionError) as e:
+    reason = str(e)
+    if isinstance(e, pydantic.ValidationError):
+      first = e.errors(include_url=False)[0]
+      reason = f'{".".join(map(str, first["loc"])).upper()}: {first["msg"]}'
+    raise UserError(f'{path} does not describe a task ({reason.strip(": ")}): '
+                    'see docs/add-a-task.md.') from e
+
+
+def description(task: Task) -> dict[str, Any]:
+  """Returns the fields of `Own` of a task, as JSON values."""
+  return {name: getattr(task, name) for name in Own.model_fields}
+
+
+def described(task: Task) -> dict[str, bytes]:
+  """Returns {FILE: the description of an own task}; {} for another task."""
+  text = json.dumps(description(task), indent=1) + '\n'
+  return {FILE: text.encode()} if task.own else {}
+
+
+def learn(folder: str | os.PathLike) -> None:
+  """Makes an own task known if the folder describes it, and no file does."""
+  path = pathlib.Path(folder, FILE)
+  values = files.read_json(path)
+  named = values.get('name') if isinstance(values, dict) else None
+  if values is not None and named not in {**TASKS, **HARDER}:
+    task = _described(path, values).task
+    _learnt[task.name] = task

@@ -7,7 +7,7 @@ import pathlib
 
 import pydantic
 
-from lra.core import bits, tasks
+from lra.core import bits, paths, tasks
 from lra.data_prep import baselines as measured
 from lra.data_prep.content import Content
 from lra.schema import record
@@ -57,15 +57,18 @@ def read(path: pathlib.Path) -> Baselines:
 
 
 def of_data(task: tasks.Task, data: Content,
-            records: pathlib.Path = measured.RECORDS) -> dict[str, float]:
+            records: pathlib.Path | None = None) -> dict[str, float]:
   """Returns baselines on exactly these data: name -> accuracy, a fraction.
 
-  Fast baselines are computed. The others are read from the committed record of
-  `python -m lra.data_prep --baselines` if it was made on the same data.
+  Fast baselines are computed. The others are read from the record of
+  `run_lra.py data --baselines` if it was made on the same data.
   """
   found = measured.quick(task.name, data.splits)
-  path = records / f'{task.name}.json'
-  kept = read(path) if path.exists() else None
+  folders = [records] if records else [
+      paths.results() / 'floors', measured.RECORDS]
+  path = next((path for folder in folders
+               if (path := folder / f'{task.name}.json').exists()), None)
+  kept = path and read(path)
   if kept and kept.fingerprint == data.fingerprint:
     found |= {name: method.accuracy for name, method in kept.methods.items()}
   return found

@@ -19,7 +19,7 @@ def split(task_name: str, name: str) -> Split:
       lengths are drawn uniformly; or one of the task's own tests, such as
       '512/128' for 512 tokens and 128 pairs.
   """
-  task = tasks.with_data(task_name)
+  task = tasks.get(task_name)
   module = importlib.import_module(
       f'lra.data_prep.{"probes" if task.probe else "listops"}')
   variant = module.VARIANTS.get(task.variant)

@@ -7,11 +7,12 @@ of the best setting is shown.
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from lra.board import statistics as statistics_lib
 from lra.board.rows import Row
-from lra.core.formats import percent
+from lra.core.formats import aligned, percent, ranges
 from lra.many.runs import Run, Setting, Unit
 from lra.schema import identity
 from lra.schema.result import SEARCHED, Result, Search
@@ -155,6 +156,41 @@ def tested(runs: Sequence[Result]) -> str:
   over = 'of the mean' if known.over_seeds else 'by the test examples alone'
   return (f'{len(scored)} seeds: test accuracy {mean} (95% interval {over} '
           f'{low} to {high})')
+
+
+def ranked(units: Iterable[Unit]) -> list[str]:
+  """Returns lines that rank the best settings of models, as the page does.
+
+  Only runs on one test split are compared.
+  """
+  groups, lines = {}, []
+  for unit in units:
+    best = unit.runs if len(unit.settings) == 1 else of_unit(unit, {})[0]
+    found = [result for run in best if (result := run.result()[0])
+             and getattr(result.test, 'examples', None)]
+    if found:
+      groups.setdefault((found[0].task, found[0].data_fingerprint), []).append(
+          (unit.settings[0][0].arm or unit.title, Row(found)))
+  for (task, _), members in groups.items():
+    if len(members) < 2:
+      continue
+    members.sort(key=lambda member: -member[1].mean)
+    models = [row.model for _, row in members]
+    names = models if len({*models}) == len(models) else [
+        title for title, _ in members]
+    ranks, spread = statistics_lib.rank([row.sample for _, row in members])
+    lines.append(f'{task}, compared by {"seeds" if spread else "test examples"}'
+                 ' (95% intervals):')
+    lines += aligned([
+        (f'  rank {ranges(range(rank.first, rank.last + 1))}', name,
+         f'{percent(row.mean, row.digits)}%', ' to '.join(
+             percent(end, row.digits) for end in row.interval[:2]), (
+                 'not told apart from ' + ', '.join(others) if others else
+                 'told apart from all others'))
+        for rank, name, (_, row) in zip(ranks, names, members, strict=True)
+        for others in [[names[i - 1] for i in rank.like if i != rank.place]]],
+        right=(2,))
+  return lines
 
 
 def of_unit(unit: Unit, so_far: Mapping[Run, float | None]

@@ -39,6 +39,7 @@ class Options:
     test: False ends each run before its test.
     show_test: whether to print test scores.
     profile: FIRST:LAST, the steps to trace; None for none.
+    record_later: whether the process that started this one records the runs.
   """
   place: publish.Place
   record: bool | None = None
@@ -49,6 +50,7 @@ class Options:
   test: bool = True
   show_test: bool = True
   profile: str | None = None
+  record_later: bool = False
 
   @property
   def minutes(self) -> float | None:
@@ -222,6 +224,8 @@ def announced(runs: Sequence, options: Options, recorded: bool) -> str:
       len(runs) > 1) else '') + str(_shown(runs[0].folder))
   if not options.test:
     return f'{said}; without a test there is no record.'
+  if options.record_later:
+    return f'{said}; once all seeds have ended, the results are recorded.'
   if not recorded:
     return f'{said}; the result is not recorded.'
   if not options.replace and all(_record_of(run, place).exists()
@@ -352,5 +356,6 @@ def summary(result: Result, folder: pathlib.Path) -> str:
   if result.train_seconds:
     lines.append(f'{result.steps_per_s:.2f} steps/s, peak memory '
                  f'{result.peak_memory_bytes / 2**30:.2f} GiB on '
-                 f'{result.device}')
+                 + f'{result.num_devices} x ' * (result.num_devices > 1)
+                 + result.device)
   return '\n'.join(lines)

@@ -11,6 +11,7 @@ import fcntl
 import importlib.util
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -68,11 +69,16 @@ class Part:
     return helpers.DelayedSubmission(Part(self.arguments))
 
 
-def check() -> None:
-  """Raises UserError if submitit or Slurm is not installed."""
+def check(shown: bool = False) -> None:
+  """Raises UserError if submitit or Slurm is not installed.
+
+  A script that is only `shown` needs no Slurm.
+  """
   if not importlib.util.find_spec('submitit'):
     raise UserError('--executor=slurm needs submitit, which is not '
                     f'installed: {paths.extra("slurm")}.')
+  if shown:
+    return
   from submitit.slurm import slurm
   if not slurm.SlurmExecutor.affinity() > 0:
     raise UserError('--executor=slurm needs the command srun, which is not '
@@ -82,27 +88,37 @@ def check() -> None:
 
 def submit(folder: pathlib.Path, parts: Sequence[Sequence[str]], *,
            at_once: int, cpus: int | None = None, gpus: int = 0,
-           partition: str | None = None, hours: float) -> None:
+           partition: str | None = None, hours: float,
+           shown: bool = False) -> None:
   """Submits a job of Slurm for each part, the arguments of run_lra.py.
 
   Every node must see the `folder` of logs. `at_once` jobs run at the same time,
-  each with `cpus` and `gpus`, and are queued again after so many hours.
+  each with `cpus` and `gpus`, and are queued again after so many hours. If
+  `shown`, the script for sbatch is only printed.
 
   Raises:
     UserError: Slurm refuses them.
   """
-  import submitit
   from submitit.core.utils import FailedJobError
+  from submitit.slurm import slurm
   os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, (
       str(RUN.parent), os.environ.get('PYTHONPATH'))))
-  made = submitit.AutoExecutor(
-      folder, cluster='slurm', slurm_max_num_timeout=_TIMES)
+  executor = type('Shown', (slurm.SlurmExecutor,), {
+      'affinity': classmethod(lambda cls: 1)}) if shown else slurm.SlurmExecutor
+  made = executor(folder, max_num_timeout=_TIMES)
   made.update_parameters(
-      timeout_min=max(round(60 * hours), 1), name='lra',
-      slurm_signal_delay_s=_WARNING_SECONDS, slurm_array_parallelism=at_once,
+      time=max(round(60 * hours), 1), job_name='lra',
+      signal_delay_s=_WARNING_SECONDS, array_parallelism=at_once,
       **{name: value for name, value in {
           'gpus_per_node': gpus, 'cpus_per_task': cpus,
-          'slurm_partition': partition}.items() if value})
+          'partition': partition}.items() if value})
+  if shown:
+    count = {'map_count': len(parts)} if len(parts) > 1 else {}
+    print(slurm._make_sbatch_string(
+        made._submitit_command_str, made.folder, **count, **made.parameters))
+    for i, arguments in enumerate(parts):
+      print(f'# job {i}: {shlex.join([*paths.program(), *arguments])}')
+    return
   try:
     with signals.unblocked(), made.batch():
       jobs = [made.submit(Part(arguments)) for arguments in parts]

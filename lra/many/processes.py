@@ -84,8 +84,10 @@ class Processes:
     chosen = None if self.stopped else choose.choice(unit)
     if chosen is None:
       return  # a run of the search has failed
-    self._train(chosen.runs, _unfinished, '--norecord')
-    for run in chosen.runs if self._options.records('searched') else ():
+    records = self._options.records('searched')
+    self._train(chosen.runs, _unfinished, '--norecord',
+                *['--record_later'] * bool(records))
+    for run in chosen.runs if records else ():
       result = run.result()[0]
       if result is not None and result.finished:
         result = result.model_copy(update={'search': chosen.search})

@@ -47,7 +47,8 @@ class Objective(token_classification.Objective):
     tokens = self._examples(split, indices, seed, step)['tokens']
     score = np.where(
         tokens > 0, self._drawn(indices, tokens.shape[1:], seed, step), 1)
-    share = HIDDEN.get(self.task.dataset, _PIXELS)
+    share = HIDDEN.get('text' if self.task.own and not self.task.image else (
+        self.task.dataset), _PIXELS)
     hidden = score < np.maximum(
         share, np.nextafter(score.min(axis=-1, keepdims=True), 2))
     hidden &= tokens > 0

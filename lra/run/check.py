@@ -6,7 +6,7 @@ import operator
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import pydantic
@@ -14,11 +14,12 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference
 
 from lra import models
-from lra.configs.protocols import PROTOCOLS
+from lra.configs import protocols
 from lra.core import paths, tasks
 from lra.core.errors import UserError, choose
 from lra.schema import fields, identity
 from lra.schema.fields import FIELDS, MANY
+from lra.schema.synonyms import likeliest
 
 # Fields that a group of `config.optim.groups` may override.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
@@ -147,7 +148,11 @@ def _sentence(error, declared, prefix):
   name = next((name for name in ('.'.join(where[:2]), where[0])
                if name in declared), '.'.join(where))
   if name not in declared:
-    return f'config.{name} is unknown: declare it in lra/schema/fields.py.'
+    close = likeliest(name, FIELDS)
+    return f'config.{name} is unknown: ' + (
+        f'did you mean config.{close}?' if close else
+        'a newer version of lra may have written it, so update lra; a new '
+        'field is declared in lra/schema/fields.py.')
   info, name = declared[name], f'config.{prefix}{name}'
   if choices := fields.choices(info):
     return f'{name}={value!r} is not possible: {choose(value, choices)}'
@@ -222,7 +227,7 @@ def _groups(c):
 def _own(c, name):
   """Returns whether the value of a field is not the protocol's."""
   group, key = name.split('.')
-  theirs = PROTOCOLS.get(c.protocol, {}).get(c.task, {}).get(group, {})
+  theirs = (protocols.of(c.protocol, c.task) or {}).get(group, {})
   value = c[group][key]
   return theirs.get(key) != (
       tuple(value) if isinstance(value, list) else value)
@@ -250,7 +255,8 @@ RULES = (
      '{it} takes a random window of each document of {t.name}: set '
      'config.seq_len to its length, below {t.seq_len}.'),
     ('train.augment',
-     lambda c, t: not (t.windows or t.image or t.dataset == 'listops'),
+     lambda c, t: not (t.windows or t.image and not t.own or (
+         t.dataset == 'listops')),
      '{it} means nothing to {t.name}, for which no random change is known: set '
      'it to False.'),
     ('seq_len',
@@ -350,9 +356,11 @@ RULES = (
        '{it} means nothing to norm={c.encoder.norm}: leave it out, or set '
        'norm=batch.') for name in ('norm_momentum', 'norm_examples')),
     ('model.num_heads',
-     lambda c, t: c.model.get('qkv_width', 0) % c.model.num_heads,
-     '{it} does not divide config.model.qkv_width={c.model.qkv_width}: choose '
-     'a divisor.'),
+     lambda c, t: c.model.get('qkv_width', 0) % c.model.num_heads and (
+         'encoder.width' if c.model.qkv_width == c.encoder.width else
+         'model.qkv_width'),
+     'config.{found}={c.model.qkv_width} cannot be split into {it} heads: '
+     'choose a multiple, or a number of heads that divides it.'),
 )
 
 # Settings that are possible, but whose effect is small or missing; like RULES.
@@ -377,13 +385,19 @@ NOTES = (
 )
 
 
-def described(config) -> str:
-  """Returns the text of --print_config: fields with values and meanings."""
+def described(config, marks: Mapping[str, str] | None = None) -> str:
+  """Returns the text of --print_config: fields with values and meanings.
+
+  `marks` has who set a field that has not its default.
+  """
+  marks = marks or {}
   own = arguments(models.mixer(config.model.name)).model_fields
   known = {f'model.{name}': info for name, info in own.items()} | FIELDS
   values, lines = identity.flatten(config.to_dict()), []
   for name in sorted(values, key=[*FIELDS, *known].index):
-    lines += [f'{name} = {values[name]!r}', *textwrap.wrap(
+    mark = marks.get(name, '')
+    lines += [f'{name} = {values[name]!r}{mark and f"  # {mark}"}',
+              *textwrap.wrap(
         meaning(known[name]), _WIDTH, initial_indent='    ',
         subsequent_indent='    ', break_long_words=False,
         break_on_hyphens=False)]

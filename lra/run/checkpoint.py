@@ -211,8 +211,8 @@ class Checkpoints:
       raise Damaged(path, 'it is not a JSON object')
     if memory.get('layout') != LAYOUT:
       raise UserError(
-          f'The checkpoint {path.parent} was written by another version of '
-          'this program: choose another --workdir, or delete '
+          f'The checkpoint {path.parent} was written by another version of lra:'
+          ' update lra if that is newer, choose another --workdir, or delete '
           f'{self.folder} to start this run again.')
     of_all = memory.pop('checksum', None)
     if of_all != checksum_of_json(memory):

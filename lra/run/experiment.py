@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import os
 import pathlib
 from typing import Any
@@ -21,6 +22,7 @@ from lra.nn import mixer as mixers
 from lra.nn.encoder import Encoder
 from lra.run import bert, check, loader, sources
 from lra.schema import identity
+from lra.schema.fields import FIELDS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,25 @@ class Experiment:
     """See `protocol_changes`; None without `made_by`."""
     return protocol_changes(
         self.config.to_dict(), self.made_by) if self.made_by else None
+
+  @property
+  def marks(self) -> dict[str, str]:
+    """Who set each field that has not its default: {dotted field: words}."""
+    flat = lambda config: identity.flatten(json.loads(json.dumps(config)))
+    ours, name = flat(self.config.to_dict()), self.config.model.name
+    file = loader.made_by([f'--config={self.made_by}'])
+    given = flat(base.settings(self.task.name, self.config.protocol) | {
+        f'model.{key}': value for key, value in base.arguments(file).items()})
+    usual = flat({field: info.default for field, info in FIELDS.items()} | {
+        f'model.{key}': value for key, value in models.defaults(name).items()})
+    usual |= {field: given.get(field) for field in base.FOLLOWING}
+    file = flat(file.copy_and_resolve_references().to_dict())
+    return {field: (
+        'changed' if value != file.get(field) else
+        f'protocol {self.config.protocol}' if value == given.get(field) else
+        str(self.config_file)) for field, value in ours.items()
+            if (value != usual.get(field) or value != file.get(field))
+            and field not in ('task', 'protocol', 'model.name')}
 
   @property
   def config_file(self) -> pathlib.Path | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import jax
 
 from lra import models
-from lra.core import files, machine
+from lra.core import files, machine, tasks
 from lra.core.errors import UserError
 from lra.core.terminal import say
 from lra.nn import draws
@@ -58,7 +58,8 @@ def of_files(experiment: Experiment, recorded: bool = False) -> dict:
   """Returns the commit, and hashes of the model's and the config's file."""
   made_by = {'model': _file_of(experiment.config.model.name),
              'config': experiment.config_file}
-  state = machine.git_state([path for path in made_by.values() if path])
+  state = machine.git_state(filter(None, [
+      *made_by.values(), tasks.file(experiment.task.name)]))
   if recorded and state['git_published'] is False:
     say(f'Commit {state["git_commit"][:8]} is not on the published branch, and '
         'the records will show that: push it first, so that others can check '

@@ -6,14 +6,14 @@ import jax
 from absl import logging
 from ml_collections import ConfigDict
 
-from lra.core import files, foreign
+from lra.core import files, foreign, tasks
 from lra.core.errors import UserError
 from lra.run import mesh, program, rundir, weights
 from lra.run.checkpoint import Checkpoints
 from lra.run.counters import RunCounters, scored_of
 from lra.run.experiment import resolve
 from lra.run.sources import place
-from lra.schema import fields, task_file
+from lra.schema import fields
 
 
 def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
@@ -35,7 +35,7 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   in one of these. Returns (program, its `params` and `constants`, their step).
   """
   run_folder, kind, step = place(folder)
-  task_file.adopt(run_folder)
+  tasks.learn(run_folder)
   path = run_folder / 'config.json'
   with foreign.reading(path, 'restore it'):
     config = _config(files.read_json(path))
@@ -45,7 +45,9 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
         resolve(config, folder=run_folder),
         jax.devices()[:1], dtype=dtype)
   except UserError as e:
-    raise UserError(f'{path} is not the config of a run here: {e}') from e
+    raise UserError(
+        f'{path} is not the config of a run here: {e} If a newer version of '
+        'lra has written it, update lra.') from e
   exported = run_folder / weights.NAME
   if exported.exists():
     return made, *weights.load(exported, scored_of(made.state_shape))

@@ -6,7 +6,7 @@ import re
 from ml_collections import ConfigDict
 
 from lra.core import files, paths
-from lra.core.errors import UserError, meant
+from lra.core.errors import UserError
 from lra.data import wordpiece
 from lra.run import bert, loader
 from lra.schema import grid, identity
@@ -86,7 +86,8 @@ def place(folder: pathlib.Path) -> tuple[pathlib.Path, str, int | None]:
     values = files.read_json(run_folder / 'config.json')
     if isinstance(values, dict) and 'task' in values:
       return run_folder, kind, int(step) if step else None
-  close = _near(folder)
+  close = paths.near(folder)
+  close = close and (close / 'config.json').exists() and close
   raise UserError(
       f'{folder} is not the directory of a run, nor a checkpoint in one, nor '
       'a folder that `export` wrote, nor that of a BERT: ' + (
@@ -95,15 +96,6 @@ def place(folder: pathlib.Path) -> tuple[pathlib.Path, str, int | None]:
           'runs/listops_mini/'
           'simpletron/<config hash>-s0, or its checkpoints/best, '
           'checkpoints/last or a step in one of these.'))
-
-
-def _near(folder):
-  found = pathlib.Path(folder.anchor)
-  for part in folder.relative_to(folder.anchor).parts:
-    names = sorted(entry.name for entry in found.glob('*'))
-    found /= part if part in names else meant(part, names) or part
-  there = found != folder and (found / 'config.json').exists()
-  return found if there else None
 
 
 def tokenizer(config) -> pathlib.Path | None:

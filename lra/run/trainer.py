@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import jax
 
-from lra.core import distributed, machine, signals
+from lra.core import distributed, machine, signals, tasks
 from lra.core.distributed import SharedStop, is_leader, is_multiprocess
 from lra.core.errors import UserError
 from lra.core.terminal import StopRequest, say
@@ -149,7 +149,8 @@ class Trainer:
     words = self.program.experiment.vocabulary
     self.directory.write_environment(
         {**machine.environment(), **self.identity, **self._data_origin},
-        words.contents() if words else {})
+        {**(words.contents() if words else {}),
+         **tasks.described(tasks.get(self.config.task))})
 
   @property
   def _data_origin(self):

@@ -99,8 +99,9 @@ Digest = Annotated[str, _that(re.compile('[0-9a-f]{64}').fullmatch,
 Length = Annotated[str, _that(
     re.compile('[0-9]{1,9}([-/][0-9]{1,9})?').fullmatch,
     'be like 64, 40-256 or 512/128')]
-TaskName = Annotated[str, _that(tasks.find,
-                                f'be one of {", ".join(tasks.TASKS)}')]
+TaskName = Annotated[str, _that(tasks.find, (
+    f'be one of {", ".join(tasks.TASKS)}, or an own task with its task.json '
+    'beside the record'))]
 Count = Annotated[int, Field(ge=0, le=10**18)]
 Amount = Annotated[float, Field(ge=0, le=1e18)]
 Fraction = Annotated[float, Field(ge=0, le=1)]

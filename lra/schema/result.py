@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import AfterValidator, Field
 
-from lra.core import files, tasks
+from lra.core import files, paths, tasks
 from lra.core.errors import UserError
 from lra.core.formats import plain
-from lra.schema import identity, task_file
+from lra.schema import identity
 from lra.schema.fields import Config as Groups
 from lra.schema.record import (
   MOST,
@@ -317,7 +317,10 @@ def write(path: pathlib.Path, result: Result) -> None:
 
 
 def read(path: pathlib.Path) -> Result:
-  return read_record(path, _result, 'result')
+  def parse(fields):
+    tasks.learn(path.parent)
+    return _result(fields)
+  return read_record(path, parse, 'result')
 
 
 def read_if_there(path: pathlib.Path) -> Result | None:
@@ -327,11 +330,12 @@ def read_if_there(path: pathlib.Path) -> Result | None:
 def classified(path: pathlib.Path) -> Result:
   """Returns the result of a finished run of a classifier, or of a record."""
   if path.is_dir():
-    task_file.adopt(path)
     path /= 'result.json'
   if not path.exists():
-    raise UserError(f'{path} does not exist: give a run directory that has a '
-                    'result.json, or a record.')
+    close = paths.near(path)
+    raise UserError(f'{path} does not exist: ' + (
+        f'did you mean {close}?' if close else
+        'give a run directory that has a result.json, or a record.'))
   result = read(path)
   if result.status != 'ok' or not hasattr(result.test, 'accuracy'):
     raise UserError(

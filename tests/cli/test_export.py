@@ -21,8 +21,8 @@ from safetensors import safe_open
 
 import lra
 from lra import models
-from lra.cli import compare, export
-from lra.core import files, tasks
+from lra.cli import export
+from lra.core import files
 from lra.core.errors import UserError
 from lra.data import prepared, wordpiece
 from lra.data_prep import encode
@@ -114,36 +114,6 @@ def test_an_id_that_the_model_has_not_gives_nan_alone(exported, wrong):
   tokens[0, 3] = wrong
   found = forward.call(safetensors.load_file(folder / weights.NAME), tokens)
   assert np.isnan(found[0]).all() and np.isfinite(found[1]).all()
-
-
-def test_a_task_that_is_unknown_here_is_in_the_folder(copy, monkeypatch):
-  """Its data are unknown, so only predictions are possible."""
-  want = lra.load(copy).predict(['[MAX 2 9 ]', '3'])
-  for name in ('config.json', 'result.json', 'task.json'):
-    text = (copy / name).read_text().replace('"listops_mini"', '"my_task"')
-    (copy / name).write_text(text.replace('"9"', '"nine"'))
-  monkeypatch.setattr(tasks, 'LOADED', {})
-  assert 'McNemar' in compare.compare(copy, copy)
-  monkeypatch.setattr(tasks, 'LOADED', {})
-  model = lra.load(copy)
-  got = model.predict(['[MAX 2 9 ]', '3'])
-  assert [p.label for p in got] == [p.label for p in want]
-  assert encode.names(model.program.objective.task)[9] == 'nine'
-  for ask in (lambda: model.evaluate(), lambda: model.evaluate_longer('40')):
-    with pytest.raises(UserError, match='my_task .* only predict'):
-      ask()
-
-
-@pytest.mark.parametrize('change, culprit', [
-    ({'seq_len': 33}, 'another listops_mini'), ({'seq_len': -1}, 'seq_len'),
-    ({'vocab_size': 10**400}, 'vocab_size'), ({'classes': ['a']}, '1 of 10'),
-    ({'dataset': '../../os'}, 'dataset'), ([], 'JSON object')])
-def test_a_wrong_task_file_is_named(copy, change, culprit):
-  path = copy / 'task.json'
-  path.write_text(json.dumps(
-      {**json.loads(path.read_text()), **change} if change else change))
-  with pytest.raises(UserError, match=f'task.json.*{culprit}'):
-    lra.load(copy)
 
 
 def test_the_folder_says_how_an_example_becomes_ids(exported):

@@ -15,7 +15,7 @@ from tests.helpers.paths import ROOT
 
 COMMANDS = documents.commands(r'run_lra\.py|lra|lra-cuda')
 # The documents ask readers to write these files.
-_WRITTEN = ('configs/mean.py', 'configs/aft.py', 'my_runs.toml')
+_WRITTEN = ('configs/mean.py', 'configs/aft.py', 'my_runs.toml', ':mine')
 # The documents ask readers to download this folder.
 _DOWNLOADED = '=bert-base-uncased'
 _PARSED = sorted({*arguments.WORDS} - {'train', 'data'})

@@ -9,7 +9,7 @@ import types
 import pytest
 
 from lra.many import choose, status
-from lra.many.runs import Run, Unit
+from lra.many.runs import Run, Unit, units
 from lra.schema import result
 from tests.helpers import scored
 from tests.helpers.paths import ROOT
@@ -111,6 +111,21 @@ def test_a_table_has_the_test_score_of_the_best_setting_only(entries):
   assert text.splitlines()[-1].startswith(
       'one: best of 2 settings by validation: train.learning_rate=0.2 '
       '(62.00%, mean of 2 seeds); 2 seeds: test accuracy 13.5%')
+
+
+@pytest.mark.parametrize(('tested', 'told'), [
+    (15, 'not told apart from'), (95, 'told apart from all others')])
+def test_models_are_ranked_as_on_the_page(entries, tested, told):
+  """Only the best setting of a model counts, once all its runs have ended."""
+  result.write(entries[4].folder / 'result.json', _made(0.1, 0, 60, tested))
+  head, first, second = choose.ranked(units(entries))
+  assert head.startswith('text_mini, compared by test examples')
+  assert ('95.0' in first) == (tested == 95)
+  assert told in first and told in second
+  assert ('rank 1–2' in first) == (tested == 15)
+  assert '11.' not in first + second and '13.5' in first + second
+  (entries[0].folder / 'result.json').unlink()
+  assert choose.ranked(units(entries)) == []
 
 
 @pytest.mark.parametrize('left, setting', [

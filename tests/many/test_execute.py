@@ -26,6 +26,9 @@ def test_the_files_that_runs_will_write_are_named(tmp_path, monkeypatch):
                execute.announced(
                    [run] * 3, dataclasses.replace(options, test=False), True)):
     assert 'page.md' not in said and '3 run directories' in said
+  later = dataclasses.replace(options, record_later=True)
+  assert 'not recorded' in execute.announced([run], options, False)
+  assert 'not recorded' not in execute.announced([run], later, False)
   said = execute.announced([run], options, True)
   assert '--norecord' in said
   publish.publish(finished, options.place)

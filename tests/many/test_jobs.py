@@ -13,7 +13,7 @@ import pytest
 from lra.core import files
 from lra.core.errors import UserError
 from lra.many import jobs
-from tests.helpers import slurm, tiny
+from tests.helpers import commands, slurm, tiny
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import end
 
@@ -193,6 +193,22 @@ def test_jobs_of_slurm_are_disturbed_and_end_the_same(
   assert len(submit()) == 1  # the cancelled job
   _wait(ended)
   assert _results(tmp_path) == whole
+
+
+def test_the_script_for_slurm_is_printed_without_slurm(here):
+  pytest.importorskip('submitit')
+  (here / 'a.toml').write_text(
+      '[[runs]]\nmodels = ["simpletron", "transformer", "local"]\n'
+      'tasks = ["listops_mini"]\n')
+  done = commands.run(
+      'run_lra', 'runs', 'a.toml', '--executor=slurm', '--show_script',
+      '--jobs=2', '--gpus=1', '--hours=1.5', '--partition=big', cwd=here,
+      PATH='')
+  assert done.returncode == 0, done.stderr
+  for line in ('--array=0-2%2', '--time=90', '--partition=big', '--part=3/3',
+               '--gpus-per-node=1'):
+    assert line in done.stdout, line
+  assert not (here / 'runs').exists()
 
 
 def test_without_slurm_or_submitit_is_one_sentence(monkeypatch):

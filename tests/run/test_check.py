@@ -13,7 +13,7 @@ import pytest
 from lra import models
 from lra.configs import protocols
 from lra.core.errors import UserError
-from lra.run import check
+from lra.run import check, experiment, loader
 from lra.schema import fields, identity
 from tests.helpers import small
 
@@ -144,11 +144,15 @@ def test_other_types_and_choices_are_held(name):
     _refused(_config(**{name: 'nothing'}), f"config.{name}='nothing'", *choices)
 
 
-@pytest.mark.parametrize('name', ['train.stepz', 'stepz', 'optim.x.y'])
-def test_an_unknown_field(name):
+@pytest.mark.parametrize(('name', 'meant'), [
+    ('train.stepz', 'config.train.steps?'), ('stepz', 'config.train.steps?'),
+    ('optim.x.y', 'update lra')])
+def test_an_unknown_field(name, meant):
   c = _config(**({name: 3} if name.count('.') < 2 else {'optim.x': {'y': 3}}))
-  _refused(c, f'config.{name.rsplit(".", name.count(".") > 1)[0]}',
-           'lra/schema/fields.py')
+  where = f'config.{name.rsplit(".", name.count(".") > 1)[0]}'
+  with pytest.raises(UserError, match=re.escape(meant)) as error:
+    check.check(c)
+  assert where in str(error.value)
 
 
 @pytest.mark.parametrize('name', [
@@ -223,7 +227,7 @@ BROKEN = [
           ('max_positions', 9, {'encoder.positions': 'none'}, 'positions=none'),
           ('cls_has_position', True, {'encoder.pooling': 'mean'}, 'pooling='),
           ('head', 'nli', {}, 'no pairs'))),
-    (TEXT, 'transformer', {'model.num_heads': 7}, 'model.qkv_width=256'),
+    (TEXT, 'transformer', {'model.num_heads': 7}, 'encoder.width=256'),
 ]
 
 
@@ -291,6 +295,22 @@ def test_every_field_has_its_value_and_its_meaning(model):
     info = fields.FIELDS.get(name)
     assert ' '.join(meaning.split()).startswith(
         info.description if info else ''), name
+
+
+def test_a_printed_config_says_who_has_set_a_field():
+  file = 'configs/simpletron.py:listops_mini'
+  made = experiment.resolve(loader.made_by([
+      f'--config={file}', '--config.train.steps=77']), made_by=file)
+  text = check.described(made.config, made.marks)
+  for line in ('train.steps = 77  # changed', 'seed = 0',
+               'encoder.width = 64  # protocol simpletron',
+               "task = 'listops_mini'"):
+    assert line in text.splitlines()
+  other = 'configs/linformer.py:listops_mini'
+  marks = experiment.resolve(
+      loader.made_by([f'--config={other}']), made_by=other).marks
+  assert any(mark.endswith('linformer.py') for mark in marks.values())
+  assert 'changed' not in marks.values()
 
 
 @pytest.mark.parametrize('model', models.names())
