@@ -57,7 +57,13 @@ class DeltaMixer(MatrixStateMixer):
 
     def operands(reverse):
       q, k, v = convolved(reverse)
-      return self.operands(unit(q), unit(k), v, beta_BxLxK, log_decay, reverse)
+      k, beta = unit(k), beta_BxLxK
+      if self.negative_eigenvalues:
+        # Rounded keys may be longer than 1. If beta k.k exceeded 2, the state
+        # could grow without bound.
+        beta /= jnp.maximum(1, jax.lax.stop_gradient(
+            jnp.square(k.astype(jnp.float32)).sum(-1)))
+      return self.operands(unit(q), k, v, beta, log_decay, reverse)
 
     return self.merge(sum(self.both_ways(
         lambda q, k, v, beta, log_decay: run(
