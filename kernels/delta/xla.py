@@ -109,12 +109,11 @@ def _solved(solve, y):
   If beta is above 1, entries alternate in sign, up to 4. Errors of 8 bits in
   them would let a state grow that the exact rule keeps bounded.
   """
-  high = solve.astype(y.dtype)
-  out = einsum('xij,xjd->xid', high, y)
+  high, spec = xla.rounded(solve, y.dtype), 'xij,xjd->xid'
+  out = einsum(spec, high.astype(y.dtype), y)
   if y.dtype == jnp.float32:
     return out
-  low = (solve - high.astype(jnp.float32)).astype(y.dtype)
-  return out + einsum('xij,xjd->xid', low, y)
+  return out + einsum(spec, (solve - high).astype(y.dtype), y)
 
 
 def _general(x):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra import kernels
+from lra.kernels import xla
 from lra.nn import state_space
 from lra.nn.matrix_state import MatrixStateMixer, width_argument
 from lra.schema import fields
@@ -61,8 +62,9 @@ class DeltaMixer(MatrixStateMixer):
       if self.negative_eigenvalues:
         # Rounded keys may be longer than 1. If beta k.k exceeded 2, the state
         # could grow without bound.
-        beta /= jnp.maximum(1, jax.lax.stop_gradient(
-            jnp.square(k.astype(jnp.float32)).sum(-1)))
+        exact = jax.lax.stop_gradient(k).astype(jnp.float32)
+        beta /= jnp.maximum(1, jnp.square(
+            xla.rounded(exact, k.dtype)).sum(-1))
       return self.operands(unit(q), k, v, beta, log_decay, reverse)
 
     return self.merge(sum(self.both_ways(
