@@ -57,6 +57,12 @@ def keep(mask_BxL, x):
   return jnp.where(mask_BxL.reshape(shape), x, 0)
 
 
+def rounded(x, dtype):
+  """Returns float32 x rounded to `dtype`, which XLA may not undo."""
+  form = jnp.finfo(dtype)
+  return lax.reduce_precision(x, form.nexp, form.nmant)
+
+
 def weighed(x, factor):
   """Returns x times float32 factors, rounded to the dtype of x."""
   return (x.astype(jnp.float32) * factor).astype(x.dtype)

@@ -43,8 +43,15 @@ def majority(train: Split, test: Split) -> np.ndarray:
 
 
 def chance(train: Split, test: Split) -> np.ndarray:
-  """Returns the probability that a random class is right, float64 [Q]."""
-  return np.full(len(asked(test)[2]), 1 / (1 + asked(train)[2].max()))
+  """Returns the probability that a random class is right, float64 [Q].
+
+  Only classes count that train asks for at places where test asks. After an
+  even number of swaps, for example, half of the permutations are impossible.
+  """
+  _, places, classes = asked(train)
+  _, tested, _ = asked(test)
+  possible = np.unique(classes[np.isin(places, tested)])
+  return np.full(len(tested), 1 / len(possible))
 
 
 def last_tokens(train: Split, test: Split) -> np.ndarray:

@@ -34,8 +34,8 @@ def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
   Without decay this is DeltaNet (arXiv 2406.06484, section 2.2). With a decay
   for each head it is Gated DeltaNet (arXiv 2412.06464, equation 10), with a
   decay for each channel of the keys Kimi Delta Attention (arXiv 2510.26692,
-  equation 1). If keys have length 1 and beta lies between 0 and 2, the state
-  cannot grow. For several steps per token (DeltaProduct), pass each step as a
+  equation 1). If beta k.k lies between 0 and 2, the state cannot grow, also in
+  bfloat16. For several steps per token (DeltaProduct), pass each step as a
   token of its own.
 
   Masked tokens leave the state unchanged; their outputs and gradients are

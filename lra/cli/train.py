@@ -122,14 +122,14 @@ def _trial(experiment):
   import jax
 
   from lra.core import machine
-  from lra.many.execute import EXIT
+  from lra.many.execute import EXIT, remedy
   from lra.run import trial
   from lra.run.trainer import Diverged
   try:
     made = trial.measure(experiment)
   except Diverged:
-    print('diverged: the loss was not finite: try a smaller '
-          'config.train.learning_rate.')
+    print('diverged: the loss was not finite: try '
+          f'{remedy(experiment.config)}.')
     return EXIT['diverged']
   except jax.errors.JaxRuntimeError as error:
     if not machine.out_of_memory(error):

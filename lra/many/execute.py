@@ -6,7 +6,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lra.board import catalogue, publish, rows
 from lra.core import distributed, signals
@@ -329,14 +329,22 @@ def _ending(results, whole, tested):
   return f'B{choose.text(groups)[1:]}{more}'
 
 
+def remedy(config: Mapping) -> str:
+  """Returns the settings to try after a run diverged."""
+  clip = config['model'].get('clip_eigenvalues', True)
+  return 'a smaller config.train.learning_rate' + (
+      '' if clip else ' or config.model.clip_eigenvalues=True (the eigenvalues '
+      'may have left the stable half-plane)')
+
+
 def summary(result: Result, folder: pathlib.Path) -> str:
   """Returns the summary of a result, in a few lines."""
   lines = [f'{result.status}: {folder}']
   step = f'(checkpoint of step {result.best_step})'
   if result.status == 'diverged':
     lines.append(
-        f'The loss was not finite at step {result.steps}: try a smaller '
-        'config.train.learning_rate, in a new run directory.')
+        f'The loss was not finite at step {result.steps}: try '
+        f'{remedy(result.config)}, in a new run directory.')
   if result.status == 'oom':
     lines.append('The device has too little memory: choose a smaller '
                  'config.train.microbatch_size or config.encoder.remat=True.')

@@ -3,7 +3,8 @@
 A projection of low rank computes the gates; their 16th root keeps them near 1.
 All heads share one scale of their RMS norms, as in the authors' later code; the
 paper has LayerNorm there, and a bias in the output gate. The bidirectional form
-is not in the paper.
+is not in the paper. As in the authors' models, b starts at 0; in their layer
+alone it is uniform.
 
 Equation: S_t = diag(alpha_t) S_(t-1) + k_t^T v_t, o_t = q_t S_t / sqrt(N),
   alpha_t = sigmoid(W_2 W_1 x_t + b)^(1/16); W_o (RMSNorm(o) SiLU(W_g x))

@@ -44,6 +44,9 @@ class LowerBounds(nn.Module):
 class Mixer(direction.DirectedMixer):
   share_theta: bool = fields.argument(
       False, 'Whether both directions rotate the state by the same angles.')
+  released: bool = fields.argument(
+      True, 'Whether 1e-5 is added to the variance in the norm, as in the '
+      'released code. Older records have 1e-6 (False).')
   kernel: str = 'auto'
   layer: int = 0
   num_layers: int = 1
@@ -83,7 +86,8 @@ class Mixer(direction.DirectedMixer):
             u_BxLxD, mask=mask_BxL, reverse=reverse, kernel=self.kernel,
             a=decay_BxLxD.astype(u_BxLxD.dtype) * turns[reverse][None, None]),
         join='sum')
-    y_BxLxE = norm.LayerNorm(dtype=self.dtype, name='norm')(
+    y_BxLxE = norm.LayerNorm(
+        self.dtype, 1e-5 if self.released else norm.EPS, name='norm')(
         jnp.concatenate([h_BxLxD.real, h_BxLxD.imag], -1))
     gate_BxLxE = nn.silu(self._dense(2 * width, 'gate')(x_BxLxD))
     return self._dense(width, 'output')(y_BxLxE * gate_BxLxE)

@@ -29,6 +29,9 @@ class Mixer(GatedMixer):
   lower_bound: bool = fields.argument(
       True, 'Whether the decays have a lower bound, in all layers but the '
       'first.')
+  released: bool = fields.argument(
+      True, 'Whether 1e-5 is added to the variance in the norm, as in the '
+      'released code. Older records have 1e-6 (False).')
   layer: int = 0
   num_layers: int = 1
 
@@ -53,7 +56,8 @@ class Mixer(GatedMixer):
     operands = (nn.sigmoid(q_BxLxHxN), k_BxLxHxN.astype(self.dtype),
                 nn.silu(v_BxLxHxN), log_f_BxLxHxN)
     o_BxLxHxN = sum(self.attend(lambda reverse: operands, mask_BxL))
-    o_BxLxD = norm.LayerNorm(dtype=self.dtype, name='norm')(
+    o_BxLxD = norm.LayerNorm(
+        self.dtype, 1e-5 if self.released else norm.EPS, name='norm')(
         o_BxLxHxN.reshape(x_BxLxD.shape))
     return layers.Projection(
         (width,), (width,), self.dtype, name='out')(o_BxLxD)

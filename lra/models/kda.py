@@ -2,7 +2,8 @@
 
 Projections of low rank, the width of a head's values, compute the decays and
 the output gate. The paper's models also have layers of softmax attention; the
-bidirectional form is not in it.
+bidirectional form is not in it. W_4 has no bias, as in the released models;
+flash-linear-attention has one.
 
 Equation: S'_t = diag(alpha_t) S_(t-1), S_t = S'_t + beta_t k_t^T (v_t - k_t
   S'_t), o_t = q_t S_t / sqrt(N), alpha_t = exp(-e^A softplus(W_2 W_1 x_t +

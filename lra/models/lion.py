@@ -3,7 +3,8 @@
 The weight of a token that is read is the product of its gate and of the gates
 of all tokens between it and the reader. `decay` chooses the gates of LION-LIT
 (a = 1), LION-D or LION-S. The recurrences from both ends each contain the token
-itself; it is subtracted once.
+itself; it is subtracted once. In LION-S the gate of the first token, usually
+CLS, is 1, as in the released code.
 
 In the released image models the gates start around 1/2, the default `short`.
 The paper's models for Long Range Arena start from HiPPO to remember long
@@ -40,6 +41,9 @@ class Mixer(GatedMixer):
   memory: str = fields.argument(
       'short', 'Initial gates: `short` means around 1/2; `long` means 1 - x '
       'with x between 0.001 and 0.1, log-uniform.', choices=MEMORIES)
+  released: bool = fields.argument(
+      True, 'Whether a selective gate of the first token is 1, as in the '
+      'released code. In older records it is like the others (False).')
 
   sums = 1
 
@@ -48,6 +52,9 @@ class Mixer(GatedMixer):
     q, k, v = (self.project(x_BxLxD, N, name) for name in layers.QKV)
     q, k = (self._features(y).astype(self.dtype) for y in (q, k))
     log_a_BxLxH = self._log_gates(x_BxLxD)
+    if self.released and self.decay == 'selective':
+      first_BxL = mask_BxL & (mask_BxL.cumsum(1) == 1)
+      log_a_BxLxH = jnp.where(first_BxL[..., None], 0, log_a_BxLxH)
     o_BxLxHxE = sum(self.attend(
         lambda reverse: (q, k, v, arrays.token_before(
             log_a_BxLxH, mask_BxL, reverse)), mask_BxL))

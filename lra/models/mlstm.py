@@ -3,15 +3,14 @@
 State and sums are divided by exp(m), with the stabiliser m_t = max(log f_t +
 m_(t-1), i_t), which does not change the result. Then all gates are at most 1,
 and the recurrence is gated linear attention. The block is that of the paper's
-figure 11; the bidirectional form is not in the paper.
+figure 11; the bidirectional form is not in the paper. As in the package, the
+divisor of a token gets 1e-6 more, after the division by exp(m).
 
 Equation: C_t = f_t C_(t-1) + e^(i_t) k_t^T v_t, n_t = f_t n_(t-1) + e^(i_t)
   k_t, h_t = q_t C_t / max(|q_t . n_t|, 1); W_o ((LayerNorm(h) + s c) SiLU(z))
 Source: Beck et al. 2024, arXiv 2405.04517, section 2.3 and appendix B, and the
   package xlstm
 """
-
-import math
 
 import flax.linen as nn
 import jax
@@ -29,8 +28,7 @@ ABOUT = About('state space', 'O(L D^2)', kernels=('xla',))
 
 GATES = ('sigmoid', 'exponential')
 NEVER = -1e30  # log of a closed gate; finite, so that differences are no NaN
-# Log of the smallest divisor, as in the package: sums of weights may cancel.
-LOG_LEAST = math.log(1e-6)
+LEAST = 1e-6  # sums of weights may cancel
 
 
 class Mixer(GatedMixer):
@@ -44,6 +42,12 @@ class Mixer(GatedMixer):
   forget_gate: str = fields.argument(
       'sigmoid', 'Function of the forget gate: `sigmoid` or `exponential`.',
       choices=GATES)
+  released: bool = fields.argument(
+      True, 'Whether the projections at both ends start as in the package '
+      '(deviations (2 / 5D)^(1/2) and 2 / (layers D^(1/2))), and 1e-6 is '
+      'added to divisors. In older records (False) they start by LeCun, and '
+      '1e-6 is the smallest divisor.')
+  num_layers: int = 1
 
   sums = 1
   scaled = True
@@ -63,13 +67,14 @@ class Mixer(GatedMixer):
       raise UserError(
           f'config.model.block_width={self.block_width} does not divide '
           f'{inner} channels: choose a divisor.')
-    u_BxLxI = self.dense(inner, 'inputs')(x_BxLxD)
-    z_BxLxI = self.dense(inner, 'gate')(x_BxLxD)
+    small = nn.initializers.normal((2 / (5 * D))**0.5)
+    ends = {'kernel_init': small} if self.released else {}
+    u_BxLxI = self.dense(inner, 'inputs', **ends)(x_BxLxD)
+    z_BxLxI = self.dense(inner, 'gate', **ends)(x_BxLxD)
     convolution = ShortConvolution(
         self.conv_width, use_bias=True, dtype=self.dtype, name='convolution')
     weights = {name: self.param(
-        name, nn.initializers.normal((2 / (5 * D))**0.5),
-        (inner // self.block_width, self.block_width, self.block_width))
+        name, small, (inner // self.block_width, *[self.block_width] * 2))
                for name in ('query', 'key', 'value')}
     gates = {
         name: Dense(self.num_heads, dtype=self.dtype, bias_init=bias_init,
@@ -99,15 +104,20 @@ class Mixer(GatedMixer):
     for o_BxLxHxE, (_, _, m_BxLxH) in zip(
         self.attend(lambda reverse: ways[reverse][0], mask_BxL), ways,
         strict=True):
-      least_BxLxHx1 = jnp.exp(jnp.clip(-m_BxLxH, LOG_LEAST, 80))[..., None]
-      h_BxLxHxE += o_BxLxHxE[..., :-1] / jnp.maximum(
-          jnp.abs(o_BxLxHxE[..., -1:]), least_BxLxHx1)
+      least, more = (0, LEAST) if self.released else (LEAST, 0)
+      least_BxLxHx1 = jnp.maximum(least, jnp.exp(
+          jnp.minimum(-m_BxLxH, 80)))[..., None]
+      h_BxLxHxE += o_BxLxHxE[..., :-1] / (more + jnp.maximum(
+          jnp.abs(o_BxLxHxE[..., -1:]), least_BxLxHx1))
     scale_I, skip_I = (self.param(name, nn.initializers.ones, (inner,))
                        for name in ('norm', 'skip'))
     c_BxLxI = sum(c.astype(jnp.float32) for _, c, _ in ways)
     h_BxLxI = (norm.standardise(h_BxLxHxE, EPS).reshape(*lead, inner)
                * scale_I[None, None] + c_BxLxI * skip_I[None, None])
-    return self.dense(D, 'out')(
+    if self.released:
+      ends = {'kernel_init': nn.initializers.normal(
+          2 / self.num_layers / D**0.5)}
+    return self.dense(D, 'out', **ends)(
         h_BxLxI.astype(self.dtype) * nn.silu(z_BxLxI))
 
 

@@ -49,7 +49,8 @@ class Mixer(direction.DirectedMixer):
   dt_max: float = fields.argument(
       0.1, 'Range of the initial time steps dt.', above=0, high=1000.0)
   clip_eigenvalues: bool = fields.argument(
-      False, 'Whether the real parts of Lambda are kept at or below -0.0001.')
+      False, 'Whether the real parts of Lambda are kept at or below -0.0001. '
+      'Otherwise they may become positive, and the states infinite.')
   kernel: str = 'auto'
 
   op = 'scan'

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.models import About
-from lra.nn import arrays, layers, partials
+from lra.nn import arrays, layers, norm, partials
 from lra.nn.mixer import HeadMixer
 from lra.schema import fields
 
@@ -86,9 +86,8 @@ class Mixer(HeadMixer):
     o_BxLxD = layers.Projection(
         o_BxLxHxDh.shape[2:], x_BxLxD.shape[-1:], self.dtype,
         name=f'{name}_out')(o_BxLxHxDh)
-    with jax.numpy_dtype_promotion('standard'):  # Flax relies on this
-      return nn.LayerNorm(dtype=self.dtype, name=f'{name}_norm')(
-          nn.relu(o_BxLxD))
+    return norm.LayerNorm(dtype=self.dtype, name=f'{name}_norm')(
+        nn.relu(o_BxLxD))
 
 
 def _previous(x_BxL, count_B):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra import kernels
+from lra.kernels import xla
 from lra.nn import state_space
 from lra.nn.matrix_state import MatrixStateMixer, width_argument
 from lra.schema import fields
@@ -57,7 +58,14 @@ class DeltaMixer(MatrixStateMixer):
 
     def operands(reverse):
       q, k, v = convolved(reverse)
-      return self.operands(unit(q), unit(k), v, beta_BxLxK, log_decay, reverse)
+      k, beta = unit(k), beta_BxLxK
+      if self.negative_eigenvalues:
+        # Rounded keys may be longer than 1. If beta k.k exceeded 2, the state
+        # could grow without bound.
+        exact = jax.lax.stop_gradient(k).astype(jnp.float32)
+        beta /= jnp.maximum(1, jnp.square(
+            xla.rounded(exact, k.dtype)).sum(-1))
+      return self.operands(unit(q), k, v, beta, log_decay, reverse)
 
     return self.merge(sum(self.both_ways(
         lambda q, k, v, beta, log_decay: run(

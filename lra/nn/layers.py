@@ -32,11 +32,12 @@ class Projection(nn.Module):
   outs: tuple[int, ...]
   dtype: jnp.dtype
   use_bias: bool = True
+  gain: float = 1.0  # factor of the initial kernel
 
   def setup(self):
     flat = math.prod(self.ins), math.prod(self.outs)
-    self.kernel = self.param('kernel', lambda key: KERNEL_INIT(key, flat)
-                             .reshape(*self.ins, *self.outs))
+    self.kernel = self.param('kernel', lambda key: (
+        self.gain * KERNEL_INIT(key, flat)).reshape(*self.ins, *self.outs))
     self.bias = (self.param('bias', nn.initializers.zeros, self.outs)
                  if self.use_bias else None)
 
@@ -111,9 +112,10 @@ def project_packed(x_BxLxD, num_heads: int, qkv_width: int, dtype: jnp.dtype,
 
 
 def merge_heads_and_project(o_BxLxHxDh, features: int, dtype: jnp.dtype,
-                            use_bias: bool = True) -> jax.Array:
+                            use_bias: bool = True,
+                            gain: float = 1.0) -> jax.Array:
   """Applies the output projection: [B, L, H, Dh] -> [B, L, D]."""
-  return Projection(o_BxLxHxDh.shape[2:], (features,), dtype, use_bias,
+  return Projection(o_BxLxHxDh.shape[2:], (features,), dtype, use_bias, gain,
                     name='out')(o_BxLxHxDh)
 
 

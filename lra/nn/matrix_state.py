@@ -34,6 +34,7 @@ class MatrixStateMixer(DirectedMixer):
   kernel: str = 'auto'
 
   sums = 0  # number of columns that values have in addition to E
+  gains = 1.0, 1.0  # factors of the initial projections, and of W_o
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train: bool, **given) -> jax.Array:
@@ -63,14 +64,14 @@ class MatrixStateMixer(DirectedMixer):
     N, E = self.heads(width)
     return self.num_heads * N * (E + self.sums) * self.passes
 
-  def dense(self, width: int, name: str) -> nn.Dense:
-    return Dense(width, dtype=self.dtype, use_bias=False, name=name)
+  def dense(self, width: int, name: str, **start: Callable) -> nn.Dense:
+    return Dense(width, dtype=self.dtype, use_bias=False, name=name, **start)
 
   def projection(self, ins: int, width: int, name: str,
                  use_bias: bool = False, times: int = 1) -> layers.Projection:
     """Returns a projection [B, L, ins] -> [B, L, times * H, width]."""
     return layers.Projection((ins,), (times * self.num_heads, width),
-                             self.dtype, use_bias, name=name)
+                             self.dtype, use_bias, self.gains[0], name=name)
 
   def project(self, x_BxLxI, width: int, name: str, use_bias: bool = False,
               times: int = 1) -> jax.Array:
@@ -124,7 +125,7 @@ class MatrixStateMixer(DirectedMixer):
         epsilon=EPS, dtype=self.dtype, name='norm')(o_BxLxHxE)
     return layers.merge_heads_and_project(
         self.gated(o_BxLxHxE, x_BxLxD), x_BxLxD.shape[-1], self.dtype,
-        use_bias=False)
+        use_bias=False, gain=self.gains[1])
 
   def gated(self, o_BxLxHxE, x_BxLxD) -> jax.Array:
     """Returns o SiLU(W_g x)."""

@@ -2,7 +2,7 @@
 
 Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 3
 
-  m = mean(x),  r = (max(0, mean(x^2) - m^2) + eps)^(-1/2),  x^ = (x - m) r
+  m = mean(x),  r = (mean((x - m)^2) + eps)^(-1/2),  x^ = (x - m) r
   y = x^ scale + bias
 
 The means are over the last axis of each token, and eps is 1e-6 by default. With
@@ -10,7 +10,8 @@ g = dy scale, and sums over all tokens, the gradients are
 
   dx = r (g - mean(g) - x^ mean(g x^)),  dscale = sum(dy x^),  dbias = sum(dy)
 
-The backward pass saves m and mean(x^2) of each token, and x, which the residual
+The difference mean(x^2) - m^2 would lose the variance of tokens with a large
+mean. The backward pass saves m and r of each token, and x, which the residual
 sum keeps anyway. On a GPU one Pallas kernel computes a norm beside a residual
 sum, and a second one its backward pass, with the gradient of that sum.
 """
@@ -91,7 +92,7 @@ class ScaleNorm(nn.Module):
 class BatchNorm(nn.Module):
   """Normalises each channel over the tokens of many examples.
 
-    m = mean(x),  v = max(0, mean(x^2) - m^2)
+    m = mean(x),  v = mean((x - m)^2)
     y = (x - m) (v + eps)^(-1/2) scale + bias,  eps = 1e-5
 
   In training, means are over the true tokens of `rows` consecutive rows (0: of
@@ -147,20 +148,23 @@ def _moments(x_BxLxD, mask_BxL, rows):
   first = batch * jax.lax.axis_index(axes_) if axes_ else 0
   group_P = (first + piece * jnp.arange(batch // piece)) // rows
   weight_BxLx1 = mask_BxL[..., None].astype(x_BxLxD.dtype)
-  sums_Bx3 = (weight_BxLx1.sum(1), (weight_BxLx1 * x_BxLxD).sum(1),
-              (weight_BxLx1 * jnp.square(x_BxLxD)).sum(1))
   inside_PxG = jax.nn.one_hot(group_P, count, dtype=x_BxLxD.dtype)
-  sums_Gx3 = [
-      (inside_PxG[..., None] * s.reshape(-1, piece, s.shape[-1]).sum(1)[
-          :, None]).sum(0) for s in sums_Bx3]
-  if axes_:
-    sums_Gx3 = jax.lax.psum(sums_Gx3, axes_)
-  tokens, first_order, second_order = sums_Gx3
-  tokens = jnp.maximum(tokens, 1)
-  mean_GxD = first_order / tokens
-  variance_GxD = jnp.maximum(0, second_order / tokens - jnp.square(mean_GxD))
+
+  def total(y_BxLxE):
+    sum_BxE = (weight_BxLx1 * y_BxLxE).sum(1)
+    sum_PxE = sum_BxE.reshape(-1, piece, sum_BxE.shape[-1]).sum(1)
+    sum_GxE = (inside_PxG[..., None] * sum_PxE[:, None]).sum(0)
+    return jax.lax.psum(sum_GxE, axes_) if axes_ else sum_GxE
+
+  def of_rows(y_GxD):
+    return jnp.repeat(y_GxD[group_P], piece, axis=0)
+
+  tokens_Gx1 = jnp.maximum(total(jnp.ones_like(weight_BxLx1)), 1)
+  mean_GxD = total(x_BxLxD) / tokens_Gx1
+  variance_GxD = total(
+      jnp.square(x_BxLxD - of_rows(mean_GxD)[:, None])) / tokens_Gx1
   moments = mean_GxD, variance_GxD
-  return moments, [jnp.repeat(m[group_P], piece, axis=0) for m in moments]
+  return moments, [of_rows(m) for m in moments]
 
 
 # Collection of the running means of batch norms, as in flax.
@@ -220,20 +224,15 @@ def _normalized(eps, x, scale_D, bias_D):
 def _forward(eps, x, scale_D, bias_D):
   exact = x.astype(arrays.at_least_float32(x.dtype))
   mean = exact.mean(-1, keepdims=True)
-  square = jnp.square(exact).mean(-1, keepdims=True)
+  apart = exact - mean
+  inverse = jax.lax.rsqrt(jnp.square(apart).mean(-1, keepdims=True) + eps)
   scale, bias = (arrays.to_rank_of(p, x) for p in (scale_D, bias_D))
-  y = (exact - mean) * (_inverse(mean, square, eps) * scale) + bias
-  return y, (x, mean, square, scale_D)
-
-
-def _inverse(mean, square, eps):
-  variance = jnp.maximum(0, square - jnp.square(mean))
-  return jax.lax.rsqrt(variance + eps)
+  return apart * (inverse * scale) + bias, (x, mean, inverse, scale_D)
 
 
 def _backward(eps, saved, dy):
-  x, mean, square, scale_D = saved
-  inverse = _inverse(mean, square, eps)
+  del eps
+  x, mean, inverse, scale_D = saved
   unit = (x.astype(mean.dtype) - mean) * inverse
   g = dy * arrays.to_rank_of(scale_D, dy)
   dx = inverse * (g - g.mean(-1, keepdims=True)

@@ -373,6 +373,8 @@ ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
     **{model: {'attention_dropout': 0.0} for model in (
         'transformer_alibi', 'transformer_t5')},
     'routing': {'scaled': True},
+    **{model: {'released': False} for model in (
+        'hgrn', 'hgrn2', 'lion', 'mlstm', 'retnet')},
     'synthesizer': {'trainable': True},
     'transformer_rotary': {'planes': 'head'},
 }

@@ -23,6 +23,7 @@ from lra.data_prep.probes import (
   recall,
   variant,
 )
+from tests.helpers import documents
 from tests.helpers.data_files import pairs
 
 # MAD's harder settings change numbers of its tasks only.
@@ -346,6 +347,28 @@ def test_splits_differ_are_always_the_same_and_ask_as_the_task_says(name):
                   'mqar_zoology'):
     assert len(set(numbers)) == 1
   assert numbers.mean() == pytest.approx(tasks.get(name).answers, abs=0.5)
+
+
+@pytest.mark.parametrize('name', [
+    *(name if name in ('formal_parity', 'bucket_sort') else
+      pytest.param(name, marks=pytest.mark.full) for name in PROBES)])
+def test_the_page_has_the_share_of_test_strings_that_train_has(name):
+  made = probes.generate(probes.VARIANTS[name]).splits
+  train, test = ([made[split].document(i) for i in made[split].pairs[:, 0]]
+                 for split in ('train', 'test'))
+  known = set(train)
+  shared = np.mean([one in known for one in test])
+  row = re.search(rf'^\| `{name}` \| (\d+)% \|$',
+                  documents.read('docs/tasks.md'), re.M)
+  assert round(100 * shared) == int(row[1]) if row else shared == 0
+
+
+@pytest.mark.parametrize('name, possible', [
+    ('s5_swaps', 60), ('s5_words', 120), ('dyck', 9)])
+def test_chance_is_among_the_classes_that_a_test_can_reach(name, possible):
+  """An even number of swaps is an even permutation."""
+  made = splits(name, 20_000)
+  assert set(questions.chance(made['train'], made['test'])) == {1 / possible}
 
 
 # How sequences are distributed.

@@ -6,6 +6,7 @@ import pathlib
 import types
 
 import ml_collections
+import pytest
 
 from lra.board import publish
 from lra.board.site import Place
@@ -13,6 +14,19 @@ from lra.many import execute
 from lra.schema import result
 
 RECORD = pathlib.Path(__file__).parents[1] / 'board' / 'data' / 'result.json'
+
+
+@pytest.mark.parametrize('model, named', [
+    ({'clip_eigenvalues': False}, True), ({'clip_eigenvalues': True}, False),
+    ({}, False)])
+def test_a_diverged_run_hears_of_eigenvalues_that_could_leave(
+    model, named, tmp_path):
+  values = json.loads(RECORD.read_text())
+  values.update(status='diverged', test=None)
+  values['config']['model'].update(model)
+  said = execute.summary(result.validate(values), tmp_path)
+  assert 'config.train.learning_rate' in said
+  assert ('config.model.clip_eigenvalues=True' in said) == named
 
 
 def test_the_files_that_runs_will_write_are_named(tmp_path, monkeypatch):

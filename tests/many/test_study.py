@@ -12,7 +12,8 @@ from lra.board.rows import Row
 from lra.board.statistics import Sample
 from lra.cli import main
 from lra.core import errors
-from lra.many import runs, study
+from lra.core.formats import percent
+from lra.many import runs, study, study_figure
 from lra.schema import result, runs_file
 from tests.helpers import scored
 from tests.helpers.paths import ROOT
@@ -117,6 +118,38 @@ def test_arms_are_compared_by_welch(expected, verdict):
   np.testing.assert_allclose([one.low, one.high], interval, atol=1e-3)
   assert one.seeds == (3, 4)
   assert one.verdict == verdict
+
+
+def test_a_claim_is_tested_in_its_own_columns():
+  one = _study({'text': '', 'arm': 'a', 'than': 'b', 'expected': 'higher',
+                'at': ['y', 'z']})
+  found = study.answers(one, {
+      (arm, column): _row(first, first + 10) for column, arms in (
+          ('x', (700, 300)), ('y', (600, 500)), ('z', (400, 100)))
+      for arm, first in zip('ab', arms, strict=True)})
+  assert [answer.column for answer in found] == ['y', 'z']
+  np.testing.assert_allclose([answer.difference for answer in found],
+                             [0.1, 0.3])
+
+
+@pytest.mark.parametrize('draw', [
+    study_figure.arms,
+    lambda one, found: study_figure.arms(one.model_copy(
+        update={'axis': 'train.steps'}), found),
+    lambda one, found: study_figure.runtime(
+        found, [{'arm': 'a', 'task': 'x', 'seconds per step': 0.1}])])
+def test_intervals_go_from_their_low_to_their_high_end(draw, monkeypatch):
+  monkeypatch.setattr(study_figure, 'saved', lambda fig, form: fig.axes[0])
+  row = _row(990)  # near 100%, the ends are not equally far from the mean
+  ax = draw(_study(), {('a', 'x'): row})
+  bars = [segment for part in ax.collections
+          for segment in part.get_segments() if np.ptp(segment)]
+  ends = sorted(bars[0][:, np.ptp(bars[0], axis=0).argmax()])
+  np.testing.assert_allclose(
+      ends, [100 * row.interval.low, 100 * row.interval.high])
+  assert row.interval.high - row.mean < 0.9 * (row.mean - row.interval.low)
+  shown = ' to '.join(percent(x, row.digits) for x in row.interval[:2])
+  assert f'({shown})' in study._table(_study(), {('a', 'x'): row})
 
 
 def test_a_small_difference_is_no_difference():

@@ -1,5 +1,7 @@
 """Compares mixers with a delta rule with their recurrences, in float64."""
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from lra import models
@@ -108,3 +110,28 @@ def test_equals_its_recurrence(oracle, options):
   mixer_oracle.check(
       models.mixer(oracle.__name__)(num_heads=2, **options),
       lambda *arguments: oracle(*arguments, **options), x, mask)
+
+
+@pytest.mark.parametrize('name', [
+    'deltanet', *map(mixer_oracle.full, (
+        'gated_deltanet', 'deltaproduct', 'kda'))])
+def test_rounding_lets_no_state_grow(name):
+  """Outputs of 16,384 equal tokens with beta = 2 are finite in bfloat16.
+
+  Keys of 16 bits may be 0.2% longer than 1: each token would multiply the state
+  by -1.008. Rounding the inverse of a chunk may do so too.
+  """
+  mixer = models.mixer(name)(
+      num_heads=16, direction='causal', negative_eigenvalues=True,
+      conv_width=0, dtype=jnp.bfloat16)
+  x = np.random.default_rng(0).normal(size=(4, 1, 64)).astype('f')
+  variables = mixer_oracle.init(mixer, x, np.ones((4, 1), bool))
+  params = variables['params']
+  solution = np.linalg.lstsq(x[:, 0], np.full(4, 40), rcond=None)[0]
+  params['beta']['kernel'] = np.broadcast_to(
+      solution[:, None, None].astype('f'), params['beta']['kernel'].shape)
+  if 'log_rate' in params:
+    params['log_rate'] -= 40  # no decay
+  y = mixer_oracle.apply(mixer, variables, np.repeat(x, 2**14, 1),
+                         np.ones((4, 2**14), bool))
+  assert np.isfinite(y.astype('f')).all()

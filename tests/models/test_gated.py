@@ -51,7 +51,11 @@ def retnet(direction='bidirectional', **_):
   return oracle
 
 
-def hgrn2(direction='bidirectional', layer=0, **_):
+def _eps(released):
+  return 1e-5 if released else EPS
+
+
+def hgrn2(direction='bidirectional', layer=0, released=True, **_):
   def oracle(xp, p, x, mask):
     q, f, v = (project(xp, x, p[name])
                for name in ('query', 'forget', 'value'))
@@ -63,8 +67,8 @@ def hgrn2(direction='bidirectional', layer=0, **_):
     o = parts.both(direction, lambda reverse: parts.attention(
         xp, sigmoid(xp, q), 1 - f, parts.silu(xp, v), f, mask,
         reverse=reverse)).reshape(x.shape)
-    o = parts.layer_norm(xp, o, 1e-6) * p['norm']['scale'] + p['norm']['bias']
-    return dense(o, p['out'])
+    o = parts.layer_norm(xp, o, _eps(released))
+    return dense(o * p['norm']['scale'] + p['norm']['bias'], p['out'])
 
   return oracle
 
@@ -163,7 +167,7 @@ def _features(xp, y, decay):
   return y / xp.sqrt((y**2).sum(-1, keepdims=True))
 
 
-def lion(decay='selective', direction='bidirectional', **_):
+def lion(decay='selective', direction='bidirectional', released=True, **_):
   def oracle(xp, p, x, mask):
     q, k, v = (project(xp, x, p[name])
                for name in ('query', 'key', 'value'))
@@ -173,7 +177,11 @@ def lion(decay='selective', direction='bidirectional', **_):
       logit = p['forget'] + (
           x @ p['forget_of_input']['kernel'] if decay == 'selective' else 0)
       a = a / (1 + xp.exp(logit))
-    log_a = xp.where(mask[..., None], xp.log(a), 0)
+    kept = mask.copy()
+    if released and decay == 'selective':
+      for row in kept:  # the first token's gate is 1
+        row[row.argmax()] = False
+    log_a = xp.where(kept[..., None], xp.log(a), 0)
     until = xp.cumsum(log_a, 1)
     before = until - log_a
     i, j = np.arange(x.shape[1])[:, None], np.arange(x.shape[1])
@@ -192,22 +200,28 @@ def lion(decay='selective', direction='bidirectional', **_):
   return oracle
 
 
-def _memory(xp, q, k, v, gate, forget, mask, reverse):
-  """Computes C and n token by token, without a stabiliser."""
+def _memory(xp, q, k, v, gate, forget, mask, reverse, released):
+  """Computes C and n token by token, without a stabiliser.
+
+  The largest of all weights so far, e^m, only sets what is added to a divisor.
+  """
   def step(carry, q, k, v, gate, forget):
-    C, n = carry
+    C, n, top = carry
+    top = xp.maximum(forget * top, gate)
     C = forget[..., None, None] * C + (
         gate[..., None, None] * k[..., None] * v[:, :, None])
     n = forget[..., None] * n + gate[..., None] * k
     below = xp.maximum(xp.abs((q * n).sum(-1)), 1)
-    return (C, n), xp.einsum('bhn,bhne->bhe', q, C) / below[..., None]
+    below = below + 1e-6 * top if released else xp.maximum(below, 1e-6 * top)
+    return (C, n, top), xp.einsum('bhn,bhne->bhe', q, C) / below[..., None]
 
   start = (xp.zeros((len(q), *k.shape[2:], v.shape[-1])),
-           xp.zeros((len(q), *k.shape[2:])))
+           xp.zeros((len(q), *k.shape[2:])), xp.zeros(gate[:, 0].shape))
   return parts.loop(xp, step, start, (q, k, v, gate, forget), mask, reverse)
 
 
-def mlstm(heads=3, forget_gate='sigmoid', direction='bidirectional', **_):
+def mlstm(heads=3, forget_gate='sigmoid', direction='bidirectional',
+          released=True, **_):
   def oracle(xp, p, x, mask):
     u, z = x @ p['inputs']['kernel'], x @ p['gate']['kernel']
 
@@ -225,7 +239,7 @@ def mlstm(heads=3, forget_gate='sigmoid', direction='bidirectional', **_):
                 else xp.exp(forget))
       q, k, v = (y.reshape(*mask.shape, heads, -1) for y in qkv)
       h = _memory(xp, q, k / k.shape[-1]**0.5, v, xp.exp(gate), forget, mask,
-                  reverse)
+                  reverse, released)
       return h, c
 
     ways = [one_way(reverse) for reverse in parts.passes(direction)]
@@ -243,7 +257,7 @@ def _bounds(xp, table, layer):
 
 
 def hgrn(layer=0, direction='bidirectional', share_theta=False, table=None,
-         **_):
+         released=True, **_):
   def oracle(xp, p, x, mask):
     low = _bounds(xp, p['lower']['bounds'] if table is None else table, layer)
     decay = low + (1 - low) * sigmoid(xp, dense(x, p['decay']))
@@ -260,7 +274,8 @@ def hgrn(layer=0, direction='bidirectional', share_theta=False, table=None,
       total = total + parts.loop(
           xp, step, 0 * c[:, 0], (decay, c), mask, reverse)
     y = xp.concatenate([total.real, total.imag], -1)
-    y = parts.layer_norm(xp, y, EPS) * p['norm']['scale'] + p['norm']['bias']
+    y = parts.layer_norm(xp, y, _eps(released))
+    y = y * p['norm']['scale'] + p['norm']['bias']
     return dense(y * parts.silu(xp, dense(x, p['gate'])), p['output'])
 
   return oracle
@@ -283,9 +298,11 @@ CASES = {
     hydra: [{}, {'direction': 'causal', 'groups': 2, 'expand': 1},
             {'groups': 4, 'conv_width': 3}],
     lion: [{}, {'decay': 'fixed', 'memory': 'long'}, {'decay': 'none'},
-           {'direction': 'causal'}, {'direction': 'causal', 'decay': 'fixed'}],
+           {'direction': 'causal'}, {'direction': 'causal', 'decay': 'fixed'},
+           {'released': False}],
     mlstm: [{'direction': 'causal', 'forget_gate': 'exponential'}, {},
-            {'expand': 1, 'block_width': 6, 'conv_width': 3}]}
+            {'expand': 1, 'block_width': 6, 'conv_width': 3},
+            {'released': False}]}
 SIZES = {hgrn: {}, mamba2: {'num_heads': 4, 'state_dim': 5},
          hydra: {'num_heads': 4, 'state_dim': 5}}
 
@@ -330,6 +347,29 @@ def test_gates_out_of_the_range_of_float32(size):
   gate['bias'] = gate['bias'] + np.float32(size)
   mixer_oracle.check(mixer, mlstm(direction='causal'), x, mask,
                      tolerance=3e-4, variables=variables)
+
+
+@pytest.mark.parametrize('oracle, size, options', [
+    (hgrn, 1e-3, {}), (hgrn2, 3e-2, {}), (lion, 1, {}),
+    (mlstm, 1, {'direction': 'causal', 'forget_gate': 'exponential'})])
+def test_older_records_keep_their_rules(oracle, size, options):
+  """Small inputs show the number that is added to the norm's variance."""
+  x, mask = mixer_oracle.ragged(6, 4, width=12)
+  x *= size
+  variables = mixer_oracle.init(_mixer(oracle, **options), x, mask)
+  if oracle is mlstm:  # small queries and large gates show what is added
+    variables['params']['query'] *= np.float32(1e-5)
+    variables['params']['input_gate']['bias'] += np.float32(30)
+  exact = jax.tree.map(np.float64, variables['params'])
+  found = {}
+  for released in (True, False):
+    mixer = _mixer(oracle, released=released, **options)
+    found[released] = mixer_oracle.apply(mixer, variables, x, mask)
+    want = oracle(released=released, **options)(
+        np, exact, x.astype(np.float64), mask)
+    small.assert_close(found[released][mask], want[mask], 1e-4)
+  apart = np.abs(found[True] - found[False])[mask].max()
+  assert apart > 3e-6 * np.abs(found[True]).max()
 
 
 def test_start_of_mlstm():

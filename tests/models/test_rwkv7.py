@@ -152,6 +152,21 @@ def test_an_encoder_turns_the_values_of_an_alternating_layer():
   np.testing.assert_array_equal(again, first)
 
 
+@pytest.mark.parametrize('layer, left', [(0, 1), (1, 0.75), (3, 0.25)])
+def test_start_of_each_layer(layer, left):
+  """Shares of the token before and decays equal the authors' formulas."""
+  p = mixer_oracle.start(Mixer(num_heads=1, layer=layer, num_layers=4),
+                         *mixer_oracle.ragged(3, width=64))['pass']
+  for name, power in zip('rwkvag', (0.2, 0.9, 0.7, 0.7, 0.9, 0.2), strict=True):
+    np.testing.assert_allclose(
+        p[f'share_{name}'], 1 - (np.arange(64) / 64)**(power * left), atol=1e-6)
+  along = np.arange(64) / 63
+  zigzag = 2 * along - 1
+  np.testing.assert_allclose(
+      p['w_up']['bias'], -5.5 + 6 * along**(1 + (layer / 3)**0.3)
+      + 2.5 * zigzag * abs(zigzag), atol=1e-5)
+
+
 def test_start_of_the_decays():
   """Initial values of the second of four layers equal the authors'.
 

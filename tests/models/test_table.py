@@ -142,6 +142,30 @@ def test_initial_values_are_uniform_in_their_range(
   np.testing.assert_allclose(place.mean(), 0.5, atol=0.1)
 
 
+@pytest.mark.parametrize('name, options, of, deviation', [
+    *(('retnet', {'released': released}, lambda p, name=name: p[name]['kernel'],
+       gain * (2 / (256 + width))**0.5)
+      for released, ins, out in ((True, 2**-2.5, 0.5), (False, 1, 1))
+      for name, gain, width in (('query', ins, 256), ('key', ins, 256),
+                                ('value', ins, 512), ('gate', ins, 512),
+                                ('out', out, 512))),
+    *(('mlstm', {'num_layers': 4, 'released': released},
+       lambda p, name=name: p[name]['kernel'], deviation)
+      for released, deviations in (
+          (True, (640**-0.5, 640**-0.5, 1 / 32)),
+          (False, (256**-0.5, 256**-0.5, 512**-0.5)))
+      for name, deviation in zip(('inputs', 'gate', 'out'), deviations,
+                                 strict=True)),
+    ('mlstm', {}, lambda p: p['query'], 640**-0.5),
+    *(('metala', {}, lambda p, name=name: p[name]['kernel'],
+       (2 / (256 + 128))**0.5) for name in ('query', 'forget'))])
+def test_initial_deviations(name, options, of, deviation):
+  """Those of the released code, or those that older records had."""
+  found = of(mixer_oracle.start(
+      models.mixer(name)(**options), *mixer_oracle.ragged(2, width=256)))
+  np.testing.assert_allclose(found.std(), deviation, rtol=0.02)
+
+
 @pytest.mark.parametrize('name, options, factor', [
     ('transformer', {}, 4), ('optimised', {}, 3), ('efficient', {}, 2),
     ('super', {}, 3), ('gqa', {'num_heads': 8, 'num_kv_heads': 2}, 2.5),
@@ -163,7 +187,9 @@ def test_number_of_parameters(name, options, factor, width):
     ('infini', {**HEADS, 'segment_size': 5}), ('ngram', {**HEADS, 'order': 9}),
     ('compressive', {**HEADS, 'segment_size': 6, 'rate': 3}),
     ('selective', {**HEADS, **CAUSAL}), ('rfa', {**HEADS, 'gated': True}),
-    ('lightning', HEADS), ('lru', {'state_dim': 4, **CAUSAL})])
+    ('lightning', HEADS), ('lru', {'state_dim': 4, **CAUSAL}),
+    ('hydra', {'num_heads': 2, 'state_dim': 3, **CAUSAL}),
+    ('metala', {'num_heads': 2, 'conv_width': 3, **CAUSAL})])
 def test_a_causal_mixer_sees_nothing_that_comes_later(name, options):
   mixer = models.mixer(name)(**options)
   assert mixer.traits.causal
@@ -175,6 +201,20 @@ def test_a_causal_mixer_sees_nothing_that_comes_later(name, options):
                for y in (other, x))
   small.assert_close(got[:, :20], want[:, :20])
   assert np.abs(got[:, 20:] - want[:, 20:]).max() > 0.01
+
+
+@pytest.mark.parametrize('name, options', [
+    ('deltaproduct', {}), ('metala', {'conv_width': 3}), ('mamba2', {}),
+    ('hgrn2', {})])
+def test_both_ways_are_read_alike(name, options):
+  """A mixer whose ways share all parameters turns with its inputs."""
+  mixer = models.mixer(name)(num_heads=2, **options)
+  x, mask = mixer_oracle.ragged(9, width=16)
+  variables = mixer_oracle.init(mixer, x, mask)
+  y, turned = (mixer_oracle.apply(mixer, variables, x, mask)
+               for x in (x, x[:, ::-1]))
+  small.assert_close(turned[:, ::-1], y)
+  assert np.abs(turned - y).max() > 1e-3
 
 
 @pytest.mark.parametrize('pooling', ['cls', 'first'])

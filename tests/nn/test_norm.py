@@ -10,7 +10,8 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from lra import kernels
-from lra.nn.norm import EPS, LayerNorm
+from lra.models import star_transformer
+from lra.nn.norm import EPS, STATS, BatchNorm, LayerNorm, standardise
 from tests.helpers import small
 
 
@@ -38,7 +39,7 @@ def test_it_is_that_of_flax(dtype, said, eps):
   params, x, dy = _case(dtype)
   own = dtype if said else None
   modules = [LayerNorm(dtype=own, eps=eps),
-             nn.LayerNorm(dtype=own, epsilon=eps)]
+             nn.LayerNorm(dtype=own, epsilon=eps, use_fast_variance=False)]
   shapes = [jax.eval_shape(m.init, jax.random.key(0), x) for m in modules]
   assert shapes[0] == shapes[1]
   (y, dparams, dx), (y_flax, *flax) = (
@@ -49,6 +50,48 @@ def test_it_is_that_of_flax(dtype, said, eps):
   for got, want in zip(
       jax.tree.leaves((dparams, dx)), jax.tree.leaves(flax), strict=True):
     small.assert_close(np.float32(got), np.float32(want), bound)
+
+
+NORMS = {
+    'layer': lambda x: LayerNorm().apply(
+        {'params': {'scale': jnp.ones(64), 'bias': jnp.zeros(64)}}, x),
+    'beside': lambda x: _beside(
+        {'scale': jnp.ones(64), 'bias': jnp.zeros(64)}, x, x, x)[0][1],
+    'standardise': lambda x: standardise(x, EPS),
+    # Its channels are the tokens here, and each has one mean.
+    'batch': lambda x: BatchNorm().apply(
+        {'params': {'scale': jnp.ones(8), 'bias': jnp.zeros(8)},
+         STATS: {'mean': jnp.zeros(8), 'var': jnp.ones(8)}}, x.swapaxes(1, 2),
+        jnp.ones((1, 64), bool), train=True, mutable=[STATS])[0].swapaxes(1, 2),
+    'star_transformer': lambda x: _star(x)}
+
+
+class _Star(star_transformer.Mixer):
+
+  @nn.compact
+  def __call__(self, x):
+    return self._update(x.reshape(1, 8, 2, 32), x, 'ring')
+
+
+def _star(x):
+  return _Star(num_heads=2, qkv_width=64).apply({'params': {
+      'ring_out': {'kernel': jnp.eye(64).reshape(2, 32, 64),
+                   'bias': jnp.zeros(64)},
+      'ring_norm': {'scale': jnp.ones(64), 'bias': jnp.zeros(64)}}}, x)
+
+
+@pytest.mark.parametrize('mean', [2e3, 1e4])
+@pytest.mark.parametrize('name', NORMS)
+def test_tokens_with_a_large_mean_keep_their_variance(name, mean):
+  """The difference of two large moments would lose it."""
+  x = (mean + np.random.default_rng(0).normal(size=(1, 8, 64))).astype('f')
+  exact = x.astype(np.float64)
+  unit = (exact - exact.mean(-1, keepdims=True)) / np.sqrt(
+      exact.var(-1, keepdims=True))
+  if name == 'beside':  # its eps is 0.5
+    unit *= np.sqrt(exact.var(-1, keepdims=True) / (
+        exact.var(-1, keepdims=True) + 0.5))
+  small.assert_close(NORMS[name](jnp.asarray(x)), unit, 1e-3)
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
