@@ -116,7 +116,8 @@ def read_record(path: pathlib.Path, parse: Callable[[object], R],
   except pydantic.ValidationError as error:
     why, cause = reason(error), error
   except UserError as error:
-    why, cause = f'it is damaged: {foreign.why(error.__cause__ or error)}', error
+    cause = error.__cause__ or error
+    why = f'it is damaged: {foreign.why(cause)}'
   except RecursionError as error:
     why, cause = f'it is nested more than {MAX_DEPTH} deep', error
   except ValueError as error:
