@@ -348,10 +348,9 @@ RULES = (
           ('train.eps', 'optim.name', 'adamw', 'adam', 'muon'),
           ('encoder.norm_eps', 'encoder.norm', 'layer'),
           ('encoder.max_positions', 'encoder.positions', 'learned'),
-          ('encoder.cls_has_position', 'encoder.pooling', 'cls'))),
-    ('encoder.head', lambda c, t: not t.dual and _own(c, 'encoder.head'),
-     '{it} means nothing to {t.name}, whose examples are no pairs: leave it '
-     'out.'),
+          ('encoder.cls_has_position', 'encoder.pooling', 'cls'),
+          ('encoder.head', 'task', *(
+              name for name, task in tasks.TASKS.items() if task.dual)))),
     *((f'encoder.{name}', lambda c, t: c.encoder.norm != 'batch',
        '{it} means nothing to norm={c.encoder.norm}: leave it out, or set '
        'norm=batch.') for name in ('norm_momentum', 'norm_examples')),

@@ -226,7 +226,7 @@ BROKEN = [
           ('norm_eps', 1e-3, {'encoder.norm': 'rms'}, 'norm=rms'),
           ('max_positions', 9, {'encoder.positions': 'none'}, 'positions=none'),
           ('cls_has_position', True, {'encoder.pooling': 'mean'}, 'pooling='),
-          ('head', 'nli', {}, 'no pairs'))),
+          ('head', 'nli', {}, 'config.task=text'))),
     (TEXT, 'transformer', {'model.num_heads': 7}, 'encoder.width=256'),
 ]
 
