@@ -12,7 +12,7 @@ from lra.board.rows import Row
 from lra.board.statistics import Sample
 from lra.cli import main
 from lra.core import errors
-from lra.core.formats import percent
+from lra.core.formats import percent, points
 from lra.many import runs, study, study_figure
 from lra.schema import result, runs_file
 from tests.helpers import scored
@@ -130,6 +130,9 @@ def test_a_claim_is_tested_in_its_own_columns():
   assert [answer.column for answer in found] == ['y', 'z']
   np.testing.assert_allclose([answer.difference for answer in found],
                              [0.1, 0.3])
+  for answer in found:
+    low, high = (points(x) for x in (answer.low, answer.high))
+    assert f'{low} to {high} |' in study._compared(found)
 
 
 @pytest.mark.parametrize('draw', [
