@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import pathlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -201,10 +202,10 @@ def describe(name: str, tables: Sequence[str], text: str, label: str, *,
 
 def _ordered(labels):
   """Returns labels by their number if all are numbers, else by name."""
-  try:
+  if all(re.fullmatch(r'-?[0-9]{1,300}(\.[0-9]{1,300})?', label)
+         for label in labels):
     return sorted(labels, key=lambda label: (float(label), label))
-  except ValueError:
-    return sorted(labels)
+  return sorted(labels)
 
 
 def _facts(rows, classes, counts, sizes, kept, empty):

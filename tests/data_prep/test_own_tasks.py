@@ -133,7 +133,8 @@ def test_splits_hold_all_classes_and_no_text_twice():
   assert texts.text and texts.classes == ('1', '2', '3')
 
 
-@pytest.mark.parametrize('flags', [TABLE, ['--task=mine', '--baselines']])
+@pytest.mark.parametrize('flags', [
+    TABLE, ['--task=mine', '--baselines', '--baselines_dir=floors']])
 def test_a_table_that_has_changed_is_not_taken_for_the_old_one(flags, capsys):
   write(rows())
   assert make() == 0
