@@ -12,8 +12,9 @@ import pytest
 
 from lra import models
 from lra.configs import protocols
+from lra.core import files
 from lra.core.errors import UserError
-from lra.run import check, experiment, loader
+from lra.run import check, experiment, loader, restore
 from lra.schema import fields, identity
 from tests.helpers import small
 
@@ -153,6 +154,13 @@ def test_an_unknown_field(name, meant):
   with pytest.raises(UserError, match=re.escape(meant)) as error:
     check.check(c)
   assert where in str(error.value)
+
+
+def test_a_run_of_a_newer_version_asks_for_an_update(tmp_path):
+  values = _config().to_dict() | {'hyperdrive': 1}
+  files.write_json(tmp_path / 'config.json', values)
+  with pytest.raises(UserError, match='hyperdrive.*update lra'):
+    restore.scored(tmp_path)
 
 
 @pytest.mark.parametrize('name', [
