@@ -198,6 +198,7 @@ def test_the_file_of_the_documents_makes_a_task(capsys):
     ("('test', 1000)", "('tests', 1000)", 'test'),
     (".encode()", '', 'TypeError'),
     ('size in (', 'size in )', 'line 13'),
+    ("{'steps': 400}", '7', 'is no dict'),
     ("{'steps': 400}", "{'stps': 400}", 'did you mean config.train.steps'),
     ('k=64', 'k=0', 'empty')])
 def test_a_wrong_file_is_named_with_its_fault(old, new, word):
