@@ -21,7 +21,6 @@ from lra.configs.protocols import ARGUMENTS, PROTOCOLS, TASK_ARGUMENTS
 from lra.configs.protocols.recurrence import MODEL_ARGUMENTS
 from lra.core import tasks
 from lra.core.errors import UserError, choose, meant
-from lra.schema import identity
 from lra.schema.fields import FIELDS
 
 # Types that a flag can parse; fields of other types become `object` fields.
@@ -126,7 +125,7 @@ def _make(task, protocol):
       place, key = _place(config, name)
       place[key] = info.default
   config.task, config.protocol = task, protocol
-  _set(config, protocols.of(protocol, task), task)
+  config.update(protocols.of(protocol, task))
   missing = [name for name in FIELDS if _place(config, name)[1] not in
              _place(config, name)[0]]
   for name in missing:
@@ -137,21 +136,6 @@ def _make(task, protocol):
     place, key = _place(config, name)
     place[key] = FOLLOWING[name](config.encoder)
   return config
-
-
-def _set(config, settings, task):
-  own = getattr(tasks.find(task), 'settings', {})
-  for name in identity.flatten(own):
-    if name not in FIELDS and not name.startswith('model.'):
-      raise UserError(f'SETTINGS of the task {task} has the field {name!r}: '
-                      f'{choose(name, FIELDS)}')
-  try:
-    config.update(settings)
-  except (TypeError, AttributeError, KeyError, ValueError) as e:
-    if not own:
-      raise
-    raise UserError(f'SETTINGS of the task {task} has a value that its field '
-                    f'cannot have ({e}): correct it.') from e
 
 
 def _place(config, name):

@@ -148,9 +148,13 @@ def _of_table(args):
     if made:
       made.unlink()  # no half of a task stays
     raise
-  print('\n'.join([*said, *table.duplicates_said(found), *(
-      [f'wrote {made}'] if made else []), 'These commands score baselines and '
-      'train a first model:', *table.commands(args.name, args.program)]))
+  equal = ', '.join(f'{n:,} in {name}' for name, n in found.items() if n)
+  print(*said, *[f'equal texts: {equal}'] * bool(equal),
+        *[f'wrote {made}'] * bool(made),
+        'These commands score baselines and train a first model:',
+        f'  {args.program} --task={args.name} --baselines',
+        f'  {" ".join(paths.program())} '
+        f'--config={paths.config_said("transformer")}:{args.name}', sep='\n')
   return path
 
 

@@ -8,6 +8,7 @@ from PIL import Image, ImageDraw
 
 from lra.core import tasks
 from lra.core.errors import UserError
+from lra.core.formats import plain
 from lra.data_prep import listops, probes
 from lra.data_prep.content import SPLITS, Content
 from lra.data_prep.pixels import images_of
@@ -66,8 +67,9 @@ def _labels(task, splits):
   shares = np.stack([
       np.bincount(labels, minlength=task.num_classes) / len(labels)
       for labels in found], 1)
-  return [f'  {label}: ' + '  '.join(f'{100 * s:5.2f}' for s in row)
-          for label, row in enumerate(shares)]
+  names = [plain(name, most=40) for name in task.classes] or range(len(shares))
+  return [f'  {name}: ' + '  '.join(f'{100 * s:5.2f}' for s in row)
+          for name, row in zip(names, shares, strict=True)]
 
 
 def histogram(lengths: np.ndarray) -> list[str]:

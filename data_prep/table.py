@@ -9,10 +9,11 @@ import csv
 import hashlib
 import io
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from lra.core import files, paths, tasks
+from lra.core import files, tasks
 from lra.core.errors import UserError, choose
 from lra.core.formats import plain
 from lra.data_prep import own
@@ -201,10 +202,10 @@ def describe(name: str, tables: Sequence[str], text: str, label: str, *,
 
 def _ordered(labels):
   """Returns labels by their number if all are numbers, else by name."""
-  try:
+  if all(re.fullmatch(r'-?[0-9]{1,300}(\.[0-9]{1,300})?', label)
+         for label in labels):
     return sorted(labels, key=lambda label: (float(label), label))
-  except ValueError:
-    return sorted(labels)
+  return sorted(labels)
 
 
 def _facts(rows, classes, counts, sizes, kept, empty):
@@ -227,9 +228,6 @@ def _facts(rows, classes, counts, sizes, kept, empty):
                 'bytes and are cut there; --length keeps more')
   if empty:
     said.append(f'left out, without a text or a label: {empty:,} rows')
-  alike = collections.Counter(one.strip().lower() for one in classes)
-  said += [f'the labels {one!r} differ only in blanks or capital letters'
-           for one, count in alike.items() if count > 1]
   labels = collections.defaultdict(set)
   for row in rows:
     labels[row.text].add(row.label)
@@ -237,15 +235,6 @@ def _facts(rows, classes, counts, sizes, kept, empty):
   if several:
     said.append(f'texts that have several labels: {several:,}')
   return said
-
-
-def duplicates_said(found: Mapping[str, int]) -> list[str]:
-  """Returns a sentence about duplicates, see `content.duplicates`."""
-  known = [f'{count:,} in {name}' for name, count in found.items() if count]
-  shared = any(' and ' in name and count for name, count in found.items())
-  return [f'equal texts: {", ".join(known)}' + (
-      '; a model may remember those that are also in train' * shared)] if (
-          known) else []
 
 
 def make(name: str, tables: Sequence[str], text: str, label: str,
@@ -268,10 +257,3 @@ def make(name: str, tables: Sequence[str], text: str, label: str,
     return None, said
   files.write_all({path: content})
   return path, said
-
-
-def commands(name: str, program: str) -> list[str]:
-  """Returns the commands that use a new task."""
-  return [f'  {program} --task={name} --baselines',
-          f'  {" ".join(paths.program())} '
-          f'--config={paths.config_said("transformer")}:{name}']

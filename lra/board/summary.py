@@ -80,14 +80,15 @@ def by_protocol(boards: Sequence[Board], group: str) -> list[Summary]:
   """Returns the tables of the 'full', 'mini', 'probe' or 'own' tasks.
 
   Each protocol has one. All six tasks of Long Range Arena have a column, others
-  if they have rows. Runs that change settings of their protocol count for own
-  tasks only, in tables of their own.
+  if they have rows. Runs that change settings of their protocol have tables if
+  there are no others, and on own tasks.
   """
   known = full(boards) if group == 'full' else [
       board for board in boards if board.task.group == group]
-  keys = sorted({key for board in known for key in board.tables()
-                 if group == 'own' or not key.departures})
-  return [_summary(known, key) for key in keys]
+  keys = sorted({key for board in known for key in board.tables()})
+  usual = [key for key in keys if not key.departures]
+  return [_summary(known, key) for key in (
+      group != 'own' and usual or keys)]
 
 
 def _summary(boards, key):

@@ -225,8 +225,10 @@ def _submit(args, whole, runs, options):
   from lra.many import runs as runs_lib
   pieces = len(runs_lib.pieces(whole))
   local = args.executor == 'local'
-  if not local:
-    jobs.check(args.show_script)
+  if args.show_script:
+    paths.need('submitit', '--show_script', 'slurm')
+  elif not local:
+    jobs.check()
   count = min(args.jobs or 2, pieces) if local else pieces
   left = {run for unit in runs_lib.units(runs)
           for run in processes.unfinished(unit, options)}

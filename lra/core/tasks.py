@@ -262,6 +262,9 @@ class Own(pydantic.BaseModel):
       raise ValueError('classes has a name twice')
     if self.image and math.isqrt(self.seq_len)**2 != self.seq_len:
       raise ValueError('the seq_len of square images is a square number')
+    if not all(isinstance(self.settings.get(group, {}), dict) for group in (
+        'mesh', 'train', 'optim', 'encoder', 'pretrain', 'model')):
+      raise ValueError('settings has a group of fields that is no dict')
     check_name(self.name)
     return self
 

@@ -69,16 +69,11 @@ class Part:
     return helpers.DelayedSubmission(Part(self.arguments))
 
 
-def check(shown: bool = False) -> None:
-  """Raises UserError if submitit or Slurm is not installed.
-
-  A script that is only `shown` needs no Slurm.
-  """
+def check() -> None:
+  """Raises UserError if submitit or Slurm is not installed."""
   if not importlib.util.find_spec('submitit'):
     raise UserError('--executor=slurm needs submitit, which is not '
                     f'installed: {paths.extra("slurm")}.')
-  if shown:
-    return
   from submitit.slurm import slurm
   if not slurm.SlurmExecutor.affinity() > 0:
     raise UserError('--executor=slurm needs the command srun, which is not '

@@ -151,8 +151,7 @@ def _sentence(error, declared, prefix):
     close = likeliest(name, FIELDS)
     return f'config.{name} is unknown: ' + (
         f'did you mean config.{close}?' if close else
-        'a newer version of lra may have written it, so update lra; a new '
-        'field is declared in lra/schema/fields.py.')
+        'declare it in lra/schema/fields.py.')
   info, name = declared[name], f'config.{prefix}{name}'
   if choices := fields.choices(info):
     return f'{name}={value!r} is not possible: {choose(value, choices)}'

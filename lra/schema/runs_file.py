@@ -198,27 +198,27 @@ def read(path: pathlib.Path) -> File:
       if made.study:
         _check_claims(made)
     except pydantic.ValidationError as e:
-      raise UserError(f'{path}: {_fault(e)}.') from e
+      raise UserError(f'{path}: {_fault(e)}') from e
     except UserError as e:
       raise UserError(f'{path}: {e}') from e
   return made
 
 
 def _fault(error):
-  """Returns the first fault of a file, in a few words that name its place."""
+  """Returns a sentence about the first fault of a file; it names the place."""
   found = error.errors(include_url=False)
   first = min(found, key=lambda one: one['type'] != 'extra_forbidden')
   *place, last = first['loc'] or ('',)
   if first['type'] == 'extra_forbidden':
     known = {(): File, ('study',): Study}.get(
         tuple(place), Claim if 'claims' in place else Entry)
-    close = choose(last, known.model_fields).rstrip('.')
+    close = choose(last, known.model_fields)
     where = _where(place)
     return f'{where}{": " if where else ""}there is no {last!r}: {close}'
   if first['type'] == 'value_error':
     where = _where(first['loc'])
-    return f'{where}{": " if where else ""}{first["ctx"]["error"]}'
-  return f'{reason(error)}: correct it'
+    return f'{where}{": " if where else ""}{first["ctx"]["error"]}.'
+  return f'{reason(error)}: correct it.'
 
 
 def _where(place):
@@ -236,7 +236,7 @@ def _whole(file, entry, number):
         'set': identity.flatten(file.set) | identity.flatten(entry.set)})
     seeds.parse(made.seeds)
   except pydantic.ValidationError as e:
-    raise UserError(f'{where}: {_fault(e)}.') from e
+    raise UserError(f'{where}: {_fault(e)}') from e
   except UserError as e:
     raise UserError(f'{where}: {e}') from e
   if bool(made.arms) != bool(file.study) or (made.arms and made.models):

@@ -44,6 +44,17 @@ def table(*arguments, **options):
   return found
 
 
+def test_changed_rows_are_shown_if_there_are_no_others(tmp_path):
+  changed = rows(['listops_mini'])
+  for run in changed:
+    run['changes'] = {'train.steps': 1}
+  found = tables(tmp_path, changed, 'mini')
+  assert list(found) == ['simpletron, settings changed']
+  assert 'transformer' in found[list(found)[0]]
+  both = tables(tmp_path, changed + rows(['listops_mini'], 'local'), 'mini')
+  assert list(both) == ['simpletron'] and 'local' in both['simpletron']
+
+
 def test_path_x_makes_another_mean(tmp_path):
   found = table(tmp_path, rows((*FIVE, 'pathx')) + rows(FIVE, 'local', 110))
   assert [found[model][name][0] for model in ('transformer', 'local')

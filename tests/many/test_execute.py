@@ -57,3 +57,10 @@ def test_the_files_that_runs_will_write_are_named(tmp_path, monkeypatch):
   assert 'page.md' not in said and 'not changed' in said
   assert 'page.md' in execute.announced(
       [run], dataclasses.replace(options, replace=True), True)
+
+
+def test_the_summary_says_how_many_devices_a_run_had(tmp_path):
+  finished = result.validate(json.loads(RECORD.read_text()))
+  for number, said in ((1, f'on {finished.device}'), (3, 'on 3 x ')):
+    assert said in execute.summary(finished.model_copy(
+        update={'num_devices': number}), tmp_path)

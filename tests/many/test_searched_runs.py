@@ -172,7 +172,8 @@ def test_only_the_chosen_setting_is_tested_and_recorded(
     assert [score for _, score in search.scores] == [0.6, 0.8, 0.7]
   # Each process trains what its model needs, and none decides to publish.
   assert [(len(titles), more) for titles, more in called.calls] == [
-      (3, ('--notest', '--norecord')), (2, ('--norecord',))] * 2
+      (3, ('--notest', '--norecord')),
+      (2, ('--norecord', '--record_later'))] * 2
   assert _train() == 0 and len(called.calls) == 4
   assert 'not on the leaderboard: --record' in capsys.readouterr().out
 

@@ -12,8 +12,9 @@ import pytest
 
 from lra import models
 from lra.configs import protocols
+from lra.core import files
 from lra.core.errors import UserError
-from lra.run import check, experiment, loader
+from lra.run import check, experiment, loader, restore
 from lra.schema import fields, identity
 from tests.helpers import small
 
@@ -146,13 +147,20 @@ def test_other_types_and_choices_are_held(name):
 
 @pytest.mark.parametrize(('name', 'meant'), [
     ('train.stepz', 'config.train.steps?'), ('stepz', 'config.train.steps?'),
-    ('optim.x.y', 'update lra')])
+    ('optim.x.y', 'schema/fields.py')])
 def test_an_unknown_field(name, meant):
   c = _config(**({name: 3} if name.count('.') < 2 else {'optim.x': {'y': 3}}))
   where = f'config.{name.rsplit(".", name.count(".") > 1)[0]}'
   with pytest.raises(UserError, match=re.escape(meant)) as error:
     check.check(c)
   assert where in str(error.value)
+
+
+def test_a_run_of_a_newer_version_asks_for_an_update(tmp_path):
+  values = _config().to_dict() | {'hyperdrive': 1}
+  files.write_json(tmp_path / 'config.json', values)
+  with pytest.raises(UserError, match='hyperdrive.*update lra'):
+    restore.scored(tmp_path)
 
 
 @pytest.mark.parametrize('name', [
