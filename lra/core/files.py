@@ -49,7 +49,8 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
   staged = []
   with signals.unbroken():
     try:
-      for parent in {path.parent for path in contents}:
+      for parent in {pathlib.Path(os.path.realpath(path)).parent
+                     for path in contents}:
         _remove_leftovers(parent)
       for path, data in contents.items():
         path = pathlib.Path(os.path.realpath(path))

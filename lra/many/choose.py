@@ -185,8 +185,8 @@ def ranked(units: Iterable[Unit]) -> list[str]:
         (f'  rank {ranges(range(rank.first, rank.last + 1))}', name,
          f'{percent(row.mean, row.digits)}%', ' to '.join(
              percent(end, row.digits) for end in row.interval[:2]), (
-                 'not told apart from ' + ', '.join(others) if others else
-                 'told apart from all others'))
+                 'no significant difference from ' + ', '.join(others)
+                 if others else 'differs significantly from all others'))
         for rank, name, (_, row) in zip(ranks, names, members, strict=True)
         for others in [[names[i - 1] for i in rank.like if i != rank.place]]],
         right=(2,))

@@ -42,8 +42,7 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   dtype = rundir.environment(run_folder).get('dtype')
   try:
     made = program.make(
-        resolve(config, folder=run_folder),
-        jax.devices()[:1], dtype=dtype)
+        resolve(config, folder=run_folder), jax.devices()[:1], dtype=dtype)
   except UserError as e:
     raise UserError(
         f'{path} is not the config of a run here: {e} If a newer version of '

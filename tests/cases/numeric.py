@@ -88,7 +88,7 @@ def deltas():
 
 
 def s5():
-  """What a diverged S5 run is told."""
+  """The advice for a diverged S5 run."""
   try:
     from lra.many import execute
   except ImportError:
