@@ -76,23 +76,25 @@ def choice(unit: Unit) -> Choice | None:
   grid = {name: [json.loads(text) for text in dict.fromkeys(
       json.dumps(setting[name]) for setting in settings)]
           for name in unit.searched}
-  return Choice(() if index is None else unit.settings[index], Search(
+  shorter = {'steps': results[0].steps} if unit.search[0].trial_of else {}
+  return Choice(() if index is None else unit.final(index), Search(
       tried=len(settings), grid=grid, chosen_by='validation accuracy',
-      seed=results[0].seed, scores=list(zip(settings, scores, strict=True))))
+      seed=results[0].seed, scores=list(zip(settings, scores, strict=True)),
+      seconds=sum(run.seconds for run in results), **shorter))
 
 
 def wanted(unit: Unit) -> list[Run]:
   """Returns the runs to train, as far as they are known.
 
-  Of a search, these are the runs that it compares, and the other seeds of the
+  Of a search, these are the runs that it compares, and the other runs of the
   chosen setting. Before the choice, the first setting stands for it: others
   take as long.
   """
   if not unit.searched:
     return unit.runs
   chosen = choice(unit)
-  return [*unit.search, *(
-      unit.settings[0] if chosen is None else chosen.runs)[1:]]
+  runs = unit.final(0) if chosen is None else chosen.runs
+  return list(dict.fromkeys([*unit.search, *runs]))
 
 
 def names(configs: Sequence[Mapping]) -> list[str]:

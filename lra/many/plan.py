@@ -218,7 +218,7 @@ def of_units(units: Iterable[Unit], estimate: Callable[..., Estimate]
   made = []
   for unit in units:
     chosen = choose.choice(unit) if unit.searched else None
-    tested = unit.settings[0] if chosen is None else chosen.runs
+    tested = unit.final(0) if chosen is None else chosen.runs
     made += [estimate(run, WORK if run in tested or not unit.searched else (
         'train',)) for run in choose.wanted(unit)]
   return made

@@ -27,6 +27,8 @@ class Run:
     repetition: see `identity.repetition`.
     arm: name of its arm in a study, else ''.
     searched: the fields of which validation chooses values; () for none.
+    trial_of: of a shorter run that a search compares, the setting that is
+      trained if it is chosen; else ().
   """
   flags: tuple[str, ...]
   folder: pathlib.Path
@@ -34,6 +36,7 @@ class Run:
   repetition: str = ''
   arm: str = ''
   searched: tuple[str, ...] = ()
+  trial_of: tuple[str, ...] = ()
 
   setting = property(lambda self: self.flags[:-1])  # without the seed
   seed = property(lambda self: self.flags[-1].removeprefix('--config.seed='))
@@ -62,8 +65,9 @@ Setting = tuple[Run, ...]  # the runs of one setting, one for each seed
 class Unit:
   """The runs of one config and task, whose settings are compared.
 
-  Validation chooses values of the `searched` fields: the first seed of each
-  setting is trained without a test, then all seeds of the best one.
+  Validation chooses values of the `searched` fields: the first run of each
+  setting is trained without a test, then all runs of the best one. If the first
+  runs are shorter ones, the others are the `final` ones.
   """
   settings: tuple[Setting, ...]
   searched: tuple[str, ...] = ()
@@ -72,6 +76,10 @@ class Unit:
   runs = property(lambda self: list(itertools.chain(*self.settings)))
   # The runs that a search compares.
   search = property(lambda self: [runs[0] for runs in self.settings])
+
+  def final(self, index: int) -> Setting:
+    """Returns the runs of a setting that are tested if it is chosen."""
+    return tuple(run for run in self.settings[index] if not run.trial_of)
 
 
 def title(of: Iterable[str]) -> str:
@@ -125,15 +133,27 @@ def _runs(entry, number, task, model, arm):
   config = f'{file}:{entry.argument(task)}'
   made = []
   for values in entry.settings(task):
-    for seed in seeds_lib.parse(entry.seeds):
-      said = (f'--config={config}', *(
-          f'--config.{name}={value}' for name, value in values.items()),
-          f'--config.seed={seed}')
+    setting = (f'--config={config}', *(
+        f'--config.{name}={value}' for name, value in values.items()))
+    found = [(setting, seed, ()) for seed in seeds_lib.parse(entry.seeds)]
+    if entry.search_share > 1:
+      found.insert(0, (_shorter(setting, entry.search_share), 0, setting))
+    for flags, seed, trial_of in found:
+      said = (*flags, f'--config.seed={seed}')
       run = resolve(loader.made_by(said), made_by=config)
       made.append(Run(
           said, run.folder, number, identity.repetition(run.config.to_dict()),
-          arm, entry.searched))
+          arm, entry.searched, trial_of))
   return made
+
+
+def _shorter(setting, share):
+  """Returns the flags of a setting with 1 / `share` of its steps."""
+  train = loader.made_by(setting).train
+  steps = max(train.steps // share, 1)
+  return (*setting, f'--config.train.steps={steps}',
+          f'--config.train.warmup_steps={train.warmup_steps // share}',
+          f'--config.train.eval_every={min(train.eval_every, steps)}')
 
 
 def experiments(flags_of_runs: Iterable[Sequence[str]]) -> list:
@@ -153,7 +173,8 @@ def units(runs: Sequence[Run]) -> list[Unit]:
   for run in runs:
     key = (run.setting if run.arm else
            (run.entry, run.config) if run.searched else run.config)
-    groups.setdefault(key, {}).setdefault(run.setting, []).append(run)
+    groups.setdefault(key, {}).setdefault(
+        run.trial_of or run.setting, []).append(run)
   return [Unit(tuple(map(tuple, found.values())),
                next(iter(found.values()))[0].searched)
           for found in groups.values()]

@@ -75,6 +75,11 @@ class Search(Record):
       'grid tries all values; tpe draws from them, see `lra.many.search`.',
       'grid')
   pruned: Count = field('Settings whose runs were stopped early.', 0)
+  steps: Count | None = field(
+      'Updates of the runs that were compared, None if as many as of the chosen '
+      'ones.', None)
+  seconds: Amount | None = field(
+      'Time of these runs: training, validation and compiling.', None)
 
   @property
   def text(self) -> str:
@@ -84,7 +89,8 @@ class Search(Record):
 
   @property
   def digest(self) -> str:
-    text = json.dumps(self.model_dump(exclude_unset=True), sort_keys=True)
+    text = json.dumps(self.model_dump(
+        exclude_unset=True, exclude={'seconds'}), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
   @pydantic.model_validator(mode='after')
@@ -222,6 +228,12 @@ class Result(File):
   @property
   def fields(self) -> dict[str, Any]:
     return self.model_dump(by_alias=True, exclude_unset=True)
+
+  @property
+  def seconds(self) -> float:
+    """Time of training, evaluation and compiling."""
+    return sum(filter(None, (
+        self.train_seconds, self.eval_seconds, self.compile_seconds)))
 
   @property
   def finished(self) -> bool:

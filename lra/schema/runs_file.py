@@ -11,8 +11,10 @@
 
 Keys above the first table are defaults of all entries. `set` has the value of a
 field, `grid` a list of values: each combination is trained. `search` is a list,
-too, of which validation chooses one value, for each model and task. In a text,
-`{task}` stands for the task. With `[study]`, the file is an experiment of a
+too, of which validation chooses one value, for each model and task. With
+`search_share = 3` the runs that it compares have seed 0 and a third of the
+steps; the chosen value is then trained with all seeds. In a text, `{task}`
+stands for the task. With `[study]`, the file is an experiment of a
 paper: it names `arms` instead of models, and claims compare two arms.
 """
 
@@ -21,7 +23,7 @@ import math
 import pathlib
 import tomllib
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -89,6 +91,8 @@ class Entry(_Part):
     protocol, pretrain: options of the config, see `lra.configs.base`.
     seeds: as `--seeds` has them; a search uses the first.
     set, grid, search: {field: value, or list of values}; may be nested.
+    search_share: the steps of a run are this many times those of the runs that
+      its search compares, which have seed 0 if it is above 1.
     arms: {arm of a study: its model}, in the place of `models`.
   """
   models: list[str] = []
@@ -99,6 +103,7 @@ class Entry(_Part):
   set: dict[str, Any] = {}
   grid: dict[str, Any] = {}
   search: dict[str, Any] = {}
+  search_share: Annotated[int, pydantic.Field(ge=1, le=100)] = 1
   arms: dict[str, str] = {}
 
   @property
@@ -115,7 +120,8 @@ class Entry(_Part):
 
   @property
   def count(self) -> int:
-    return (len(self.pairs) * len(self.tasks) * len(seeds.parse(self.seeds))
+    runs = len(seeds.parse(self.seeds)) + (self.search_share > 1)
+    return (len(self.pairs) * len(self.tasks) * runs
             * math.prod(map(len, self.lists.values())))
 
   def argument(self, task: str) -> str:
@@ -135,6 +141,8 @@ class Entry(_Part):
   def _has_lists_to_vary(self):
     if self.grid and self.search:
       raise ValueError("it has 'grid' and 'search': leave out one of them")
+    if self.search_share > 1 and not self.search:
+      raise ValueError("it has 'search_share' without a search: leave it out")
     for name, values in self.lists.items():
       if not isinstance(values, list) or not values:
         raise ValueError(f'{name} should be a list of values, such as [1, 2]')

@@ -11,6 +11,7 @@ from lra.cli import arguments, main
 from lra.core import files
 from lra.core.errors import UserError
 from lra.many import processes, runs
+from lra.run import loader
 from lra.schema import result
 from tests.helpers import same_run, scored, tiny
 from tests.helpers.paths import ROOT
@@ -118,6 +119,9 @@ class Runs:
     made |= {'model': run.folder.parent.name, 'seed': int(run.seed)}
     made['config'] |= {'model': {'name': made['model']}, 'seed': made['seed']}
     made['config']['train']['learning_rate'] = rate
+    if shorter := re.search('train.steps=([0-9]+)', run.title):
+      made['steps'] = made['config']['train']['steps'] = int(shorter[1])
+      made['best_step'] = min(made['best_step'], made['steps'])
     hits = self.hits[rate]
     made['val'] = scored.of([[hits, 100 - hits], [0, 0]])
     if not tested:
@@ -176,6 +180,32 @@ def test_only_the_chosen_setting_is_tested_and_recorded(
       (2, ('--norecord', '--record_later'))] * 2
   assert _train() == 0 and len(called.calls) == 4
   assert 'not on the leaderboard: --record' in capsys.readouterr().out
+
+
+def test_a_shorter_search_trains_the_chosen_setting_anew(
+    tmp_path, called, monkeypatch):
+  path = tmp_path / 'a.toml'
+  path.write_text(path.read_text() + '\nsearch_share = 4')
+  published = []
+  monkeypatch.setattr(publish, 'check', lambda *_: None)
+  monkeypatch.setattr(publish, 'done', lambda *_, **__: False)
+  monkeypatch.setattr(
+      publish, 'publish', lambda run, *_, **__: published.append(run))
+  assert _train('--record') == 0
+  whole = loader.made_by(['--config=configs/transformer.py:text_mini']).train
+  (shorter, _), (chosen, _) = called.calls[:2]
+  assert [title.split()[-4:] for title in shorter] == [
+      [f'train.steps={whole.steps // 4}',
+       f'train.warmup_steps={whole.warmup_steps // 4}',
+       f'train.eval_every={whole.eval_every}', 'seed=0']] * 3
+  assert [title.split()[1:] for title in chosen] == [
+      ['train.learning_rate=0.2', f'seed={seed}'] for seed in (4, 5)]
+  assert [(run.seed, run.search.seed, run.search.steps) for run in published
+          ] == [(seed, 0, whole.steps // 4) for seed in (4, 5)] * 2
+  assert published[0].search.seconds == pytest.approx(
+      3 * result.validate(RUN).seconds)
+  assert len(runs.read('a.toml')) == 18
+  assert _train() == 0 and len(called.calls) == 4
 
 
 @pytest.mark.parametrize('kills', [1, 3, 4, 8])
