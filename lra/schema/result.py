@@ -76,8 +76,8 @@ class Search(Record):
       'grid')
   pruned: Count = field('Settings whose runs were stopped early.', 0)
   steps: Count | None = field(
-      'Updates of the runs that were compared, None if as many as of the chosen '
-      'ones.', None)
+      'Updates of the runs that were compared; None if the chosen run has no '
+      'more.', None)
   seconds: Amount | None = field(
       'Time of these runs: training, validation and compiling.', None)
 
