@@ -149,12 +149,14 @@ def _of_table(args):
       made.unlink()  # no half of a task stays
     raise
   equal = ', '.join(f'{n:,} in {name}' for name, n in found.items() if n)
+  first = (f'{" ".join(paths.program())} '
+           f'--config={paths.config_said("transformer")}:{args.name}')
   print(*said, *[f'equal texts: {equal}'] * bool(equal),
         *[f'wrote {made}'] * bool(made),
-        'These commands score baselines and train a first model:',
+        'These commands score baselines, estimate the minutes of a first model '
+        'and train it:',
         f'  {args.program} --task={args.name} --baselines',
-        f'  {" ".join(paths.program())} '
-        f'--config={paths.config_said("transformer")}:{args.name}', sep='\n')
+        f'  {first} --trial', f'  {first}', sep='\n')
   return path
 
 

@@ -57,5 +57,6 @@ def choose(name: object, known: Iterable[object]) -> str:
   if not close:
     return f'choose one of {", ".join(names)}.'
   others = [other for other in names if other != close]
+  one_of = 'one of ' if len(others) > 1 else ''
   return f'did you mean {close}' + (
-      f', or one of {", ".join(others)}?' if 0 < len(others) < _FEW else '?')
+      f', or {one_of}{", ".join(others)}?' if 0 < len(others) < _FEW else '?')

@@ -183,15 +183,19 @@ def ranked(units: Iterable[Unit]) -> list[str]:
     ranks, spread = statistics_lib.rank([row.sample for _, row in members])
     lines.append(f'{task}, compared by {"seeds" if spread else "test examples"}'
                  ' (95% intervals):')
-    lines += aligned([
-        (f'  rank {ranges(range(rank.first, rank.last + 1))}', name,
-         f'{percent(row.mean, row.digits)}%', ' to '.join(
-             percent(end, row.digits) for end in row.interval[:2]), (
-                 'no significant difference from ' + ', '.join(others)
-                 if others else 'differs significantly from all others'))
-        for rank, name, (_, row) in zip(ranks, names, members, strict=True)
-        for others in [[names[i - 1] for i in rank.like if i != rank.place]]],
-        right=(2,))
+    shown = [('  baseline', name, f'{percent(score)}%', '', '')
+             for name, score in sorted(
+                 members[0][1].runs[0].baselines.items(),
+                 key=lambda baseline: -baseline[1])[:1]]
+    for rank, name, (_, row) in zip(ranks, names, members, strict=True):
+      others = [names[i - 1] for i in rank.like if i != rank.place]
+      shown.append((
+          f'  rank {ranges(range(rank.first, rank.last + 1))}', name,
+          f'{percent(row.mean, row.digits)}%', ' to '.join(
+              percent(end, row.digits) for end in row.interval[:2]),
+          'no significant difference from ' + ', '.join(others)
+          if others else 'differs significantly from all others'))
+    lines += aligned(shown, right=(2,))
   return lines
 
 

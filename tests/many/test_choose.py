@@ -118,7 +118,7 @@ def test_a_table_has_the_test_score_of_the_best_setting_only(entries):
 def test_models_are_ranked_as_on_the_page(entries, tested, told):
   """Only the best setting of a model counts, once all its runs have ended."""
   result.write(entries[4].folder / 'result.json', _made(0.1, 0, 60, tested))
-  head, first, second = choose.ranked(units(entries))
+  head, baseline, first, second = choose.ranked(units(entries))
   assert head.startswith('text_mini, compared by test examples')
   assert ('95.0' in first) == (tested == 95)
   assert told in first and told in second
