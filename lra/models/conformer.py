@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from lra.models import About
 from lra.nn import convolution
 from lra.nn.contraction import Dense
-from lra.nn.mixer import SoftmaxMixer
+from lra.nn.mixer import MixerTraits, SoftmaxMixer
 from lra.nn.norm import LayerNorm
 from lra.schema import fields
 
@@ -31,6 +31,8 @@ class Mixer(SoftmaxMixer):
   conv_expansion: int = fields.argument(
       1, 'Number of channels of the convolution, as a multiple of D.', low=1,
       high=64)
+
+  traits = MixerTraits(ordered=True)
 
   def state_size(self, width: int, length: int) -> int:
     return super().state_size(width, length) + convolution.under_kernel(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from lra.models import About
 from lra.nn import convolution
-from lra.nn.mixer import BaseMixer
+from lra.nn.mixer import BaseMixer, MixerTraits
 from lra.nn.norm import LayerNorm
 from lra.schema import fields
 
@@ -24,6 +24,8 @@ class Mixer(BaseMixer):
   conv_width: int = fields.argument(
       9, 'Number of positions under the kernel of the convolution, K.', low=1,
       high=1024)
+
+  traits = MixerTraits(ordered=True)
 
   def state_size(self, width: int, length: int) -> int:
     return convolution.under_kernel(self.conv_width, width, length)

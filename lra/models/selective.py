@@ -29,6 +29,10 @@ class Mixer(direction.Directed, AttentionMixer):
       'bidirectional', 'Whether a token attends to earlier tokens only, or to '
       'all.', choices=direction.CHOICES)
 
+  @property
+  def traits(self):
+    return super().traits.but(ordered=False)
+
   def state_size(self, width: int, length: int) -> int:
     return self.kv_size(length) + length  # a sum for each token
 

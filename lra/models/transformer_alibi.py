@@ -14,12 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra.models import About
-from lra.nn.mixer import BiasedMixer
+from lra.nn.mixer import BiasedMixer, MixerTraits
 
 ABOUT = About('dense', 'O(L^2 D) time, O(L) memory', time=2)
 
 
 class Mixer(BiasedMixer):
+
+  traits = MixerTraits(ordered=True)
 
   def bias(self, length):
     slope_H = 2.0 ** (-8 * np.arange(1, self.num_heads + 1) / self.num_heads)

@@ -16,7 +16,7 @@ import numpy as np
 
 from lra.core.errors import UserError
 from lra.models import About
-from lra.nn.mixer import BiasedMixer
+from lra.nn.mixer import BiasedMixer, MixerTraits
 from lra.schema import fields
 
 ABOUT = About('dense', 'O(L^2 D) time, O(L) memory', time=2)
@@ -29,6 +29,8 @@ class Mixer(BiasedMixer):
   max_distance: int = fields.count(
       128, 'Distance at which the last bucket begins, above a quarter of '
       'num_buckets.', low=2)
+
+  traits = MixerTraits(ordered=True)
 
   def bias(self, length):
     if self.num_buckets % 4 or self.max_distance <= self.num_buckets // 4:

@@ -31,7 +31,8 @@ class Directed:
   @property
   def traits(self):
     return super().traits.but(
-        causal=self.causal, alternates=self.direction == 'alternating')
+        causal=self.causal, alternates=self.direction == 'alternating',
+        ordered=True)
 
   def run(self, one_way: Callable[[bool], jax.Array], join: str) -> jax.Array:
     """Runs `one_way(reverse)` one way or both; joins them by concat or sum."""

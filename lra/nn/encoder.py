@@ -259,7 +259,9 @@ class Encoder(Settings, kw_only=True):
                     self.prepend_cls and not self.cls_has_position)
     if first:
       x_BxLxD, mask_BxL = self._prepend_cls(x_BxLxD, mask_BxL)
-    if self.positions != 'none':
+    none = self.positions == 'none' or (
+        self.positions == 'needed' and traits_of(self._mixer_alone()).ordered)
+    if not none:
       table_LxD = self._positions(full_length + first)
       x_BxLxD = x_BxLxD + table_LxD[None, :x_BxLxD.shape[1]]
     if after:
@@ -288,7 +290,7 @@ class Encoder(Settings, kw_only=True):
       raise UserError(
           f'config.encoder.max_positions={self.max_positions} is less than the '
           f'{length} positions of a sequence: choose a smaller config.seq_len.')
-    if self.positions == 'sinusoidal':
+    if self.positions != 'learned':
       table_LxD = jnp.asarray(sinusoidal_positions(length, self.width))
     else:
       table_LxD = self.param(

@@ -40,6 +40,8 @@ class MixerTraits:
       `shared(number of layers)(D)`. Each mixer gets the result as `shared`.
     splits_sequences: the mixer needs only sums over other tokens, so several
       devices may share the tokens of a sequence.
+    ordered: the output depends on the order of the tokens, as of a recurrence,
+      a convolution or rotated keys. `encoder.positions='needed'` adds none.
   """
   causal: bool = False
   alternates: bool = False
@@ -47,6 +49,7 @@ class MixerTraits:
   shares_values: bool = False
   shared: type[nn.Module] | None = None
   splits_sequences: bool = False
+  ordered: bool = False
 
   def but(self, **changes) -> 'MixerTraits':
     """Returns these traits with some changed."""

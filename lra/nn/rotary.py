@@ -49,6 +49,10 @@ class RotaryMixer(HeadMixer):
       False, 'Whether to rotate queries and keys. This adds to the positions '
       "of the embedding; `config.encoder.positions='none'` removes those.")
 
+  @property
+  def traits(self):
+    return super().traits.but(ordered=self.rotary)
+
   def project(self, x_BxLxD):
     return self.turn(*super().project(x_BxLxD))
 

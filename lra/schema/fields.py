@@ -232,9 +232,10 @@ class Encoder(Group):
   max_positions: SizeOrZero = field(
       'With positions=learned, the number of positions in the table, of which '
       'a sequence uses the first. 0 means the positions of a sequence.', 0)
-  positions: Literal['learned', 'sinusoidal', 'none'] = field(
+  positions: Literal['learned', 'sinusoidal', 'none', 'needed'] = field(
       'Position embeddings. Use none for mixers that encode positions '
-      'themselves, such as transformer_rotary.', 'learned')
+      'themselves, such as transformer_rotary. needed is none for mixers that '
+      'know the order of tokens, and sinusoidal for the others.', 'learned')
   cls_has_position: bool = field(
       'True gives the CLS token a position embedding.', False)
   embedding_std: Amount = field(

@@ -10,7 +10,7 @@ from lra import kernels
 from lra.core.errors import UserError
 from lra.nn import encoder
 from lra.nn.dropout import Dropout
-from lra.nn.mixer import MixerTraits
+from lra.nn.mixer import MixerTraits, traits_of
 from lra.run import program
 from lra.schema import fields
 from tests.helpers import encoder_reference, small
@@ -322,3 +322,33 @@ def test_a_mixer_that_gates_the_stream_gets_it_before_the_norm():
 
   x, _ = run(jax.random.key(0))
   np.testing.assert_allclose(x, 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize('model', [
+    'transformer', 'linear_transformer', 'fnet', 'transformer_rotary',
+    'transformer_alibi', 'transformer_t5', 'conv_mixer', 'gla', 's4d', 'lru'])
+def test_every_mixer_knows_the_order_of_tokens_if_positions_are_as_needed(
+    model):
+  """The mean over tokens changes if two are exchanged, only by the mixer if it
+  is `ordered`, else by the positions of `sinusoidal`.
+  """
+  made = {}
+  for positions in ('needed', 'none', 'sinusoidal'):
+    c = small.config(model, 'listops')
+    c.encoder.update(positions=positions, pooling='mean', num_layers=2)
+    p = small.make(c)
+    params = small.random_params(p)
+    tokens = jnp.asarray(
+        np.random.default_rng(0).integers(1, 15, (2, 24)), jnp.int16)
+    made[positions] = np.array([p.model.apply(
+        {'params': params}, some, train=False) for some in (
+            tokens, tokens.at[:, [3, 11]].set(tokens[:, [11, 3]]))])
+  before, after = made['needed']
+  assert np.abs(before - after).max() > 1e-4 * np.abs(before).max()
+  ordered = traits_of(
+      small.make(c).model.encoder.mixer(
+          dtype=jnp.float32, layer=0, num_layers=1, full_length=24,
+          dropout=0.0)).ordered
+  np.testing.assert_array_equal(
+      made['needed'], made['none' if ordered else 'sinusoidal'])
+  assert ordered == (model not in ('transformer', 'linear_transformer', 'fnet'))
