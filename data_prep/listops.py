@@ -43,6 +43,7 @@ class Variant:
 VARIANTS = {
     'lra': Variant(trees.Process(), (96_000, 2000, 2000)),
     'mini': Variant(trees.Process(3, 5, 7, 33), (28_000, 1000, 1000)),
+    'laptop': Variant(trees.Process(4, 5, 49, 129), (96_000, 2000, 10_000)),
 }
 
 
@@ -51,7 +52,8 @@ class Listops(Builder):
   GENERATED = True
   names = _FILES
   BUILDER_CONFIGS = configs(lra='500 to 2000 tokens, depth 10',
-                            mini='small enough for two CPU cores')
+                            mini='small enough for two CPU cores',
+                            laptop='50 to 128 tokens, depth 4')
   origin = Origin('ListOps', f'a directory with {", ".join(_FILES)}')
 
   def parameters(self):

@@ -55,6 +55,7 @@ class Variant:
 VARIANTS = {
     **{str(side): Variant(law) for side, law in stamps.LAWS.items()},
     'mini': Variant(MINI, (60_000, 2000, 5000), greys=4, spare=13_000),
+    'laptop': Variant(MINI, (60_000, 2000, 10_000), greys=4, spare=13_000),
 }
 
 # Variant -> hours of one core for its images, if they take long.

@@ -31,14 +31,17 @@ ORIGIN = 'Large Movie Review Dataset'
 
 # Variant -> (bytes kept of a review, sizes of train, val and test). None: all
 # reviews.
-VARIANTS = {'lra': (4000, None), 'mini': (512, (20_000, 1000, 5000))}
+VARIANTS = {'lra': (4000, None), 'mini': (512, (20_000, 1000, 5000)),
+            'laptop': (1024, (22_500, 2500, 10_000))}
 
 _REVIEW = re.compile(r'(?:.*/)?((?:train|test)/(?:pos|neg))/([^/]+\.txt)')
 
 
 class Text(Builder):
   """Byte-level IMDB reviews of Long Range Arena (arXiv 2011.04006)."""
-  BUILDER_CONFIGS = configs(lra='4000 bytes', mini='512 bytes, fewer reviews')
+  BUILDER_CONFIGS = configs(
+      lra='4000 bytes', mini='512 bytes, fewer reviews',
+      laptop='1024 bytes, fewer reviews in test')
   origin = Origin(
       'IMDB reviews', 'aclImdb_v1.tar.gz or the directory it unpacks to',
       {URL: (84_125_825, SHA256)})

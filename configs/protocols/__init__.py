@@ -8,7 +8,7 @@ first one that has the task. docs/protocols.md has the source of each protocol,
 and the known differences from it.
 """
 
-from lra.configs.protocols import attention, probes, recurrence
+from lra.configs.protocols import attention, laptop, probes, recurrence
 from lra.configs.protocols.mini import join
 from lra.core import tasks
 
@@ -17,7 +17,8 @@ PROTOCOLS = {
     'nystrom': attention.NYSTROM, 's4': recurrence.S4, 's5': recurrence.S5,
     'mega': recurrence.MEGA, 'metala': recurrence.METALA,
     'probes': probes.PROBES, 'state': probes.STATE, 'mad': probes.MAD,
-    'zoology': probes.ZOOLOGY, 'bert': attention.BERT}
+    'zoology': probes.ZOOLOGY, 'bert': attention.BERT,
+    'laptop_1': laptop.LAPTOP}
 
 
 def of(protocol: str, task: str) -> dict | None:
@@ -47,6 +48,7 @@ ARGUMENTS = dict.fromkeys(PROTOCOLS, _ARGUMENTS) | {
 TASK_ARGUMENTS = {
     **{('lra', task): dict(attention_dropout=0.2)
        for task in ('image', 'cifar100', 'mnist')},
+    **{('laptop_1', task): dict(direction='causal') for task in laptop.CAUSAL},
     ('metala', 'listops'): dict(direction='causal'),
     ('metala', 'text'): dict(direction='causal'),
     **{('metala', task): dict(direction='bidirectional') for task in (

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from matplotlib import figure, ticker
 
-from lra.board import kinds, summary
+from lra.board import kinds, suite, summary
 from lra.board.catalogue import FAMILIES, REFERENCE
 from lra.board.frame import Board, chosen
-from lra.board.inputs import Speeds
+from lra.board.inputs import Published, Speeds
 from lra.board.tables import lines
 from lra.core import style, tasks
 from lra.core.formats import plain
@@ -35,9 +35,11 @@ class Figure(NamedTuple):
   draw: Callable[[], bytes]
 
 
-def every(boards: Sequence[Board], speeds: Speeds | None) -> list[Figure]:
+def every(boards: Sequence[Board], speeds: Speeds | None,
+          papers: Sequence[Published] = ()) -> list[Figure]:
   """Returns the figures of all pages."""
-  return [*overview(boards), *profiles(boards), *(
+  return [*overview(boards), *profiles(boards), *foretelling(
+      suite.validity(suite.lines(boards), papers)), *(
       figure for board in boards for figure in of_task(board, speeds))]
 
 
@@ -267,6 +269,40 @@ def curves(title: str, trained: int, panels: Sequence[tuple]):
     ax.set_axis_off()
   fig.supxlabel('tokens of a sequence (dotted: the longest in training)')
   fig.supylabel('scaled accuracy')
+  return fig
+
+
+def foretelling(found: Sequence[suite.Validity]) -> list[Figure]:
+  """Returns the figure of the arena's scores beside published ones, if any."""
+  panels = [one for one in found if one.points]
+  return [Figure(
+      'laptop_published.svg', 'scores in the laptop arena against published '
+      'scores of Long Range Arena', [task.name for task in suite.suite().tasks],
+      functools.partial(scatter, panels))] if panels else []
+
+
+@_drawing
+def scatter(panels: Sequence[suite.Validity]):
+  """Draws a panel for each column: a named mark for each mechanism.
+
+  Mechanisms that the arena was designed on are hollow.
+  """
+  height = -(-len(panels) // 2)
+  fig = figure.Figure(figsize=(1.6 * style.WIDTH, 3.4 * height),
+                      layout='constrained')
+  axes = fig.subplots(height, 2, squeeze=False)
+  for ax, item in zip(axes.flat, panels, strict=False):
+    for model, here, there in item.points:
+      own = model in suite.suite().designed_on
+      ax.plot(100 * there, 100 * here, 'o', color=style.COLOURS[0],
+              fillstyle='none' if own else 'full')
+      ax.annotate(model, (100 * there, 100 * here), (3, 2), fontsize=6,
+                  textcoords='offset points')
+    ax.set(title=f'{item.ability}: {item.verdict}', ylabel='laptop arena, %',
+           xlabel=f'published {item.title}, %')
+    ax.margins(0.15)
+  for ax in axes.flat[len(panels):]:
+    ax.set_axis_off()
   return fig
 
 

@@ -48,7 +48,7 @@ def write(place: Place, html: pathlib.Path | None = None, *,
   """
   from lra.board import charts, data, render  # imported late: they take seconds
   began, found, drawn = _now(place), site.load(place), {}
-  for figure in charts.every(found.begun, found.speeds):
+  for figure in charts.every(found.begun, found.speeds, found.papers):
     path = place.figures / figure.name
     kept = not all_figures and path.is_file() and all(
         _is_shown(place, place.runs / task) for task in figure.tasks)
@@ -63,7 +63,7 @@ def write(place: Place, html: pathlib.Path | None = None, *,
       path: text.encode() for path, text in texts.items()}
   stale = {*place.figures.glob('*.svg'), *(place.details / name for name in (
       *data.NAMES, *(f'{name}.md' for name in (
-          *tasks.TASKS, 'mechanisms', 'published', 'reading'))))}
+          *tasks.TASKS, 'laptop', 'mechanisms', 'published', 'reading'))))}
   files.write_all(contents, began)
   for path in stale - set(contents):
     path.unlink(missing_ok=True)

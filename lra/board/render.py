@@ -16,7 +16,15 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from lra.board import charts, kinds, site, summary, tables
+from lra.board import (
+  charts,
+  kinds,
+  site,
+  suite,
+  suite_page,
+  summary,
+  tables,
+)
 from lra.board import markdown as md
 from lra.board.site import Content
 from lra.core import paths
@@ -38,6 +46,7 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
   pages = {place.page: 'leaderboard.md'} | {
       place.details / name: name for name, there in (
           ('reading.md', found.begun),
+          ('laptop.md', found.arena),
           ('mechanisms.md', summary.side_by_side(found.boards)),
           ('published.md', found.papers)) if there}
   boards = {place.details / f'{board.task.name}.md': board
@@ -80,6 +89,7 @@ def _environment(found, **options):
   environment.filters['percent'] = percent
   environment.globals |= {
       'page': found, 'texts': TEXTS, 'tables': tables, 'kinds': kinds,
+      'suite': suite, 'arena': suite_page,
       'named': _NAMED,
       'groups': [(name, group, summary.by_protocol(found.boards, name),
                   [board for board in found.begun if board.task.group == name])
@@ -87,6 +97,7 @@ def _environment(found, **options):
       'side_by_side': summary.side_by_side(found.boards),
       'overview': charts.overview(found.boards),
       'profiles': charts.profiles(found.boards),
+      'foretelling': charts.foretelling,
       'figures': lambda board: charts.of_task(board, found.speeds)}
   return environment
 

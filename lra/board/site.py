@@ -114,6 +114,12 @@ class Content:
     return [board for board in self.boards if len(board.rows)]
 
   @functools.cached_property
+  def arena(self) -> list:
+    """The mechanisms of the laptop arena, see `suite.lines`."""
+    from lra.board import suite  # imported late, as in `load`
+    return suite.lines(self.boards)
+
+  @functools.cached_property
   def made(self) -> dict[Row, list[Made]]:
     """The records of each row, and the commands that repeat them."""
     return {row: made(row, self.place.command)

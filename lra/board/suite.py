@@ -1,0 +1,275 @@
+"""The laptop arena: small tasks under one protocol, and what they foretell.
+
+`suite.toml` names its tasks. A mechanism's row of a task has the learning rate
+that a search chose. The average is over the tasks with a column of Long Range
+Arena; a mechanism without one of them has none.
+"""
+
+import functools
+import pathlib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from lra.board import catalogue, statistics
+from lra.board.frame import Board
+from lra.board.inputs import SCORES, Published
+from lra.board.rows import Row, TableKey
+from lra.board.statistics import Rank, Sample, Spread
+from lra.board.tables import lines as lines_of
+from lra.core import tasks
+
+AVERAGE = 'average'
+BETTER, WORSE, UNSURE = 'better', 'worse', 'not told'
+# A task foretells its column if the rank correlation over the mechanisms that
+# it was not designed on is at least this.
+VALID = 0.6
+_FEWEST = 5  # mechanisms of a correlation
+_DRAWS = 2000
+_POWER = 0.8
+
+
+class Task(NamedTuple):
+  """A task of the arena; `column` is that of Long Range Arena, '' for none."""
+  name: str
+  ability: str
+  why: str
+  best: str
+  column: str = ''
+
+  title = property(lambda self: tasks.get(self.name).title)
+
+
+class Suite(NamedTuple):
+  protocol: str
+  reference: str
+  designed_on: Sequence[str]
+  tasks: Sequence[Task]
+
+  @property
+  def averaged(self) -> list[Task]:
+    return [task for task in self.tasks if task.column]
+
+
+@functools.cache
+def suite() -> Suite:
+  path = pathlib.Path(__file__).with_suffix('.toml')
+  found = tomllib.loads(path.read_text('utf-8'))
+  return Suite(**found | {'tasks': [Task(**task) for task in found['tasks']]})
+
+
+class Line(NamedTuple):
+  """A mechanism: its row of each task, as `tables.lines` has it.
+
+  `average` has the mean over the averaged tasks of each seed, None if one is
+  missing; the `rank` is among the averages. `against` has `BETTER`, `WORSE` or
+  `UNSURE` of each task and the average, beside the reference.
+  """
+  model: str
+  cells: Mapping[str, object]
+  average: Sample | None
+  rank: Rank | None
+  against: Mapping[str, str]
+
+  family = property(lambda self: catalogue.family(self.model))
+
+  @property
+  def core_minutes(self) -> float | None:
+    """Time of one run, as a mean over its tasks; None if a record has none."""
+    known = [core_minutes(cell.row) for cell in self.cells.values()]
+    return float(np.mean(known)) if known and None not in known else None
+
+  def score(self, task: str) -> float | None:
+    if task == AVERAGE:
+      return self.average and float(np.mean(self.average.accuracies))
+    return self.cells[task].accuracy if task in self.cells else None
+
+
+def core_minutes(row: Row) -> float | None:
+  """Returns the mean time of a run of one core, with its share of the search.
+
+  None for a device that is no CPU.
+  """
+  found = re.fullmatch(r'cpu \((\d+) cores?\)', row.runs[0].device)
+  if not found:
+    return None
+  search = row.search.seconds if row.search else None
+  times = [run.seconds / run.runs_at_once for run in row.runs]
+  return int(found[1]) * (np.mean(times) + (search or 0) / len(times)) / 60
+
+
+def rows(board: Board) -> list:
+  """Returns the lines of a task in the arena, the highest accuracy first."""
+  key = TableKey(suite().protocol, searched=True)
+  table = board.tables().get(key)
+  return [] if table is None else [
+      line for line in lines_of(table) if line.accuracy is not None]
+
+
+def lines(boards: Iterable[Board]) -> list[Line]:
+  """Returns the mechanisms, the highest average first."""
+  found = {board.task.name: rows(board) for board in boards}
+  cells = {}
+  for task in suite().tasks:
+    for line in found.get(task.name, ()):
+      cells.setdefault(line.model, {}).setdefault(task.name, line)
+  averages = {model: made for model, own in cells.items()
+              if (made := _average(own))}
+  order = sorted(averages, key=lambda model: -np.mean(
+      averages[model].accuracies))
+  ranks, spread = statistics.rank([averages[model] for model in order])
+  rank_of = dict(zip(order, ranks, strict=True))
+  told = {AVERAGE: against([averages[model] for model in order],
+                           order, spread)} | {
+      name: against([line.row.sample for line in some],
+                    [line.model for line in some])
+      for name, some in found.items()}
+  rest = sorted(cells.keys() - averages.keys(), key=lambda model: (
+      -len(cells[model]), model))
+  return [Line(model, cells[model], averages.get(model), rank_of.get(model), {
+      name: of[model] for name, of in told.items() if model in of})
+          for model in [*order, *rest]]
+
+
+def _average(cells):
+  samples = [cells[task.name].row.sample for task in suite().averaged
+             if task.name in cells]
+  if len(samples) < len(suite().averaged):
+    return None
+  seeds = min(len(sample.accuracies) for sample in samples)
+  return Sample(
+      tuple(np.mean([s.accuracies[:seeds] for s in samples], 0).tolist()),
+      sum(sample.examples for sample in samples))
+
+
+def against(samples: Sequence[Sample], models: Sequence[str],
+            spread: Spread | None = None) -> dict[str, str]:
+  """Returns how each model compares with the reference, {} without it.
+
+  Holm's correction is over these comparisons only, as in Dunnett's test.
+  """
+  if suite().reference not in models:
+    return {}
+  at = models.index(suite().reference)
+  p = statistics.p_values(samples, spread or statistics.spread(samples))[at]
+  others = [i for i in range(len(samples)) if i != at]
+  own = np.mean(samples[at].accuracies)
+  return {models[i]: UNSURE if not apart else (
+      BETTER if np.mean(samples[i].accuracies) > own else WORSE)
+          for i, apart in zip(others, statistics.differ(p[others]),
+                              strict=True)}
+
+
+class Validity(NamedTuple):
+  """How the arena's order agrees with a column of published scores.
+
+  `points` has (mechanism, score here, published score), both fractions. `held`
+  is the rank correlation over the mechanisms that the arena was not designed
+  on, with its bootstrap interval, `own` that over the others; None for too few.
+  """
+  title: str
+  ability: str
+  points: Sequence[tuple[str, float, float]]
+  held: tuple[float, float, float] | None
+  own: float | None
+
+  @property
+  def verdict(self) -> str:
+    if self.held is None:
+      return 'not known yet'
+    return 'validated' if self.held[0] >= VALID else 'not validated'
+
+
+def validity(found: Sequence[Line], papers: Sequence[Published]
+             ) -> list[Validity]:
+  """Compares each averaged task, and the average, with published scores.
+
+  Of several published scores of a mechanism the highest counts: a lower one has
+  a weaker recipe.
+  """
+  columns = [(task.ability, task.name, task.column)
+             for task in suite().averaged] + [(AVERAGE, AVERAGE, AVERAGE)]
+  made = []
+  for ability, name, column in columns:
+    published = {}
+    for paper in papers:
+      score = (paper.mean(list(SCORES)) if column == AVERAGE else
+               paper.score(column))
+      if paper.here and score is not None:
+        published[paper.here] = max(score, published.get(paper.here, 0))
+    points = [(line.model, line.score(name), published[line.model])
+              for line in found if line.model in published
+              and line.score(name) is not None]
+    held = [point for point in points if point[0] not in suite().designed_on]
+    own = [point for point in points if point[0] in suite().designed_on]
+    made.append(Validity(SCORES.get(column, column), ability, points,
+                         _correlation(held), _spearman(own)))
+  return made
+
+
+def _spearman(points):
+  if len(points) < _FEWEST:
+    return None
+  _, here, there = zip(*points, strict=True)
+  return float(scipy.stats.spearmanr(here, there).statistic)
+
+
+def _correlation(points):
+  """Returns Spearman's correlation and its 95% interval, by resampling."""
+  middle = _spearman(points)
+  if middle is None:
+    return None
+  rng = np.random.default_rng(0)
+  _, here, there = (np.array(x) for x in zip(*points, strict=True))
+  some = rng.integers(0, len(here), (_DRAWS, len(here)))
+  ranks = [scipy.stats.rankdata(x[some], axis=1) for x in (here, there)]
+  ranks = [r - r.mean(1, keepdims=True) for r in ranks]
+  size = np.sqrt((ranks[0]**2).sum(1) * (ranks[1]**2).sum(1))
+  drawn = (ranks[0] * ranks[1]).sum(1)[size > 0] / size[size > 0]
+  return (middle, *np.quantile(drawn, [0.025, 0.975]).tolist())
+
+
+class Power(NamedTuple):
+  """How sharp a task is: `deviation` is that of seeds, a fraction.
+
+  `rows` mechanisms are compared, `apart` is the share of pairs that differ, and
+  `width` the median number of places of a rank.
+  """
+  ability: str
+  examples: int
+  rows: int
+  deviation: float | None
+  apart: float
+  width: float
+
+
+def power(boards: Iterable[Board]) -> list[Power]:
+  made, known = [], {board.task.name: board for board in boards}
+  for task in suite().tasks:
+    some = rows(known[task.name]) if task.name in known else []
+    if len(some) > 1:
+      ranks = [line for line in some if line.rank is not None]
+      pairs = len(ranks) * (len(ranks) - 1)
+      spread = statistics.spread([line.row.sample for line in some])
+      made.append(Power(
+          task.ability, some[0].test_examples, len(some),
+          spread and spread.deviation,
+          1 - (sum(len(line.like) for line in ranks) - len(ranks)) / pairs,
+          float(np.median([line.last_rank - line.rank + 1
+                           for line in ranks]))))
+  return made
+
+
+def seeds_needed(deviation: float, difference: float, comparisons: int) -> int:
+  """Returns the seeds of two rows that make a true difference significant.
+
+  With probability 0.8, at the first step of Holm's correction: the normal
+  approximation 2 (z_(1 - 0.025 / m) + z_0.8)^2 s^2 / d^2 for m comparisons.
+  """
+  alpha = (1 - statistics.CONFIDENCE) / comparisons
+  z = scipy.special.ndtri(1 - alpha / 2) + scipy.special.ndtri(_POWER)
+  return max(2, int(np.ceil(2 * (z * deviation / difference) ** 2)))

@@ -1,0 +1,117 @@
+"""The tables and the figure of the laptop arena's page; see `suite`."""
+
+from collections.abc import Sequence
+
+from lra.board import suite
+from lra.board.frame import Board
+from lra.board.suite import AVERAGE, Line, Power, Task, Validity
+from lra.board.summary import Cell
+from lra.board.tables import Column, Table, numbers, text
+from lra.core.formats import NONE, count, percent, ranges
+
+_MARKS = {suite.BETTER: ' ▲', suite.WORSE: ' ▼', suite.UNSURE: ''}
+_POINTS = 0.02  # the difference that the table of power asks about
+
+
+def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
+  """Returns the table of scores; the baselines come first."""
+  abilities = [(AVERAGE, AVERAGE), *(
+      (task.ability, task.name) for task in suite.suite().tasks)]
+  highest = {board.task.name: board.highest for board in boards}
+
+  def score(line, name):
+    if line is None:
+      return percent(highest.get(name), 1)
+    value = line.score(name)
+    if value is None:
+      return NONE
+    if name == AVERAGE:
+      return f'{percent(value, 1)}{_MARKS.get(line.against.get(name), "")}'
+    cell = line.cells[name]
+    half = Cell(cell.accuracy, 1, (cell.high - cell.low) / 2).text
+    edge = ' *' * _at_edge(cell.row)
+    return f'{half}{edge}{_MARKS.get(line.against.get(name), "")}'
+
+  def strong(line, name):
+    if line is None:
+      return False
+    first = line.rank.first if name == AVERAGE and line.rank else getattr(
+        line.cells.get(name), 'rank', None)
+    return first == 1
+
+  return Table([
+      text('mechanism', lambda line: line.model if line else 'baseline'),
+      *(Column(ability, lambda line, name=name: score(line, name),
+               strong=lambda line, name=name: strong(line, name))
+        for ability, name in abilities),
+      Column('rank', lambda line: NONE if not (line and line.rank) else ranges(
+          range(line.rank.first, line.rank.last + 1))),
+      numbers('core-minutes', lambda line: line and line.core_minutes,
+              lambda value: NONE if value is None else f'{value:.1f}'),
+      Column('seeds', lambda line: _seeds(line) if line else NONE)],
+      [None, *found], pinned=1)
+
+
+def _seeds(line):
+  ends = sorted({cell.seeds for cell in line.cells.values()})
+  return ' to '.join(map(str, dict.fromkeys((ends[0], ends[-1]))))
+
+
+def _at_edge(row):
+  """Returns whether the chosen learning rate is at an end of its grid."""
+  (name, grid), = row.search.grid.items()
+  return row.setting(*name.split('.')) in (min(grid), max(grid))
+
+
+def tasks(boards: Sequence[Board]) -> Table:
+  """Returns what each task asks, and its best baseline."""
+  known = {board.task.name: board for board in boards}
+
+  def baseline(task: Task):
+    board = known.get(task.name)
+    best = board and board.baselines[-1:]
+    return f'{percent(best[0].accuracy, 1)} ({best[0].name})' if best else NONE
+  return Table([
+      text('ability', 'ability'), text('task', 'name'), text('asks', 'why'),
+      text('baseline %', baseline), text('best possible %', 'best'),
+      text('in the average', lambda task: 'yes' if task.column else 'no')],
+      suite.suite().tasks)
+
+
+def validity(found: Sequence[Validity]) -> Table:
+  """Returns how the order of each task agrees with published columns."""
+  def held(item):
+    if item.held is None:
+      return NONE
+    middle, low, high = item.held
+    return f'{middle:.2f} ({low:.2f} to {high:.2f})'
+  designed = suite.suite().designed_on
+
+  def counted(item, wanted):
+    return count(sum((name in designed) == wanted
+                     for name, *_ in item.points))
+  return Table([
+      text('ability', 'ability'), text('published column', 'title'),
+      Column('held-out mechanisms', lambda item: counted(item, False)),
+      Column('rank correlation (95% interval)', held),
+      Column('those of the design', lambda item: counted(item, True)),
+      Column('their correlation', lambda item: (
+          NONE if item.own is None else f'{item.own:.2f}')),
+      text('verdict', 'verdict')], found)
+
+
+def power(found: Sequence[Power]) -> Table:
+  """Returns the spread of seeds, and the seeds that two points need."""
+  def needed(item, comparisons):
+    return NONE if item.deviation is None else count(suite.seeds_needed(
+        item.deviation, _POINTS, comparisons))
+  return Table([
+      text('ability', 'ability'), numbers('test examples', 'examples', count),
+      numbers('mechanisms', 'rows', count),
+      numbers('deviation of seeds, points', 'deviation', percent),
+      Column('pairs that differ', lambda item: f'{percent(item.apart, 0)}%'),
+      numbers('median width of a rank', 'width', '{:.0f}'.format),
+      Column('seeds for 2 points, all pairs', lambda item: needed(
+          item, item.rows * (item.rows - 1) // 2)),
+      Column('seeds for 2 points, against one', lambda item: needed(
+          item, item.rows - 1))], found)
