@@ -1,8 +1,9 @@
 """Settings of the laptop arena, `laptop_1`: one recipe for all mechanisms.
 
-It was designed on eight mechanisms only, `lra.board.suite.DESIGNED_ON`, and is
-not changed: a change makes `laptop_2`. Its file of runs, configs/runs/laptop.toml,
-chooses the learning rate of each mechanism and task from three.
+It was designed on the eight mechanisms that lra/board/suite.toml names, and is
+not changed: a change makes `laptop_2`. Its file of runs is
+configs/runs/laptop.toml, which chooses the learning rate of each mechanism and
+task from three.
 """
 
 from lra.configs.protocols.mini import join, sized
@@ -36,8 +37,8 @@ LAPTOP = dict(
     listops_laptop=_task(3000),
     image_mini=_task(1500, inputs='values'),
     pathfinder_laptop=join(_task(1500, inputs='values'), dict(mask_black=True)),
-    # Four sequences share the statistics of a norm, so that attention over 1,024
-    # tokens fits into a CPU's caches.
+    # Four sequences share the statistics of a norm, so that attention over
+    # 1,024 tokens fits into a CPU's caches.
     text_laptop=join(_task(600, batch=16, norm_examples=4), dict(
         train=dict(cpu_microbatch_size=4, cpu_eval_batch_size=4))),
     **{task: _probe(1500, conv_width=4 * (task == 'mqar')) for task in CAUSAL})

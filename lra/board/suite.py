@@ -25,6 +25,7 @@ from lra.core import tasks
 
 AVERAGE = 'average'
 BETTER, WORSE, UNSURE = 'better', 'worse', 'not told'
+_ANSWERS = {BETTER: 'yes', WORSE: 'no, it is worse', UNSURE: 'not told'}
 # A task foretells its column if the rank correlation over the mechanisms that
 # it was not designed on is at least this.
 VALID = 0.6
@@ -136,8 +137,12 @@ def lines(boards: Iterable[Board]) -> list[Line]:
 
 
 def _average(cells):
-  samples = [cells[task.name].row.sample for task in suite().averaged
-             if task.name in cells]
+  return _mean({name: cell.row.sample for name, cell in cells.items()})
+
+
+def _mean(of):
+  """Returns the mean over the averaged tasks of samples by task, or None."""
+  samples = [of[task.name] for task in suite().averaged if task.name in of]
   if len(samples) < len(suite().averaged):
     return None
   seeds = min(len(sample.accuracies) for sample in samples)
@@ -162,6 +167,44 @@ def against(samples: Sequence[Sample], models: Sequence[str],
       BETTER if np.mean(samples[i].accuracies) > own else WORSE)
           for i, apart in zip(others, statistics.differ(p[others]),
                               strict=True)}
+
+
+def stands(model: str, own: Mapping[str, Sample], boards: Iterable[Board]
+           ) -> list[tuple[str, str, str, str]]:
+  """Returns where a mechanism stands among the recorded ones.
+
+  Args:
+    model: its name; recorded rows of this name are left out.
+    own: its scores by task.
+    boards: the records.
+
+  Returns:
+    For each task of `own`, and the average if `own` has what it needs: the
+    ability, the accuracy, the rank, and how it compares with the reference.
+  """
+  known = [line for line in lines(boards) if line.model != model]
+  made = []
+  for ability, name in [*((task.ability, task.name) for task in suite().tasks),
+                        (AVERAGE, AVERAGE)]:
+    mine = _mean(own) if name == AVERAGE else own.get(name)
+    if mine is None:
+      continue
+    samples = {model: mine} | {
+        line.model: sample for line in known
+        for sample in [line.average if name == AVERAGE else
+                       line.cells[name].row.sample if name in line.cells
+                       else None] if sample}
+    order = sorted(samples, key=lambda one: -np.mean(samples[one].accuracies))
+    some = [samples[one] for one in order]
+    rank = statistics.rank(some)[0][order.index(model)]
+    low, high, _ = statistics.interval(mine)
+    told = against(some, order).get(model)
+    made.append((
+        ability, f'{100 * np.mean(mine.accuracies):.1f} ±'
+        f'{50 * (high - low):.1f}', f'rank {rank.first} to {rank.last} of '
+        f'{len(some)}', '' if told is None else
+        f'better than the {suite().reference}: {_ANSWERS[told]}'))
+  return made
 
 
 class Validity(NamedTuple):

@@ -8,6 +8,7 @@ from lra.board.suite import AVERAGE, Line, Power, Task, Validity
 from lra.board.summary import Cell
 from lra.board.tables import Column, Table, numbers, text
 from lra.core.formats import NONE, count, percent, ranges
+from lra.schema import identity
 
 _MARKS = {suite.BETTER: ' ▲', suite.WORSE: ' ▼', suite.UNSURE: ''}
 _POINTS = 0.02  # the difference that the table of power asks about
@@ -29,8 +30,8 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
       return f'{percent(value, 1)}{_MARKS.get(line.against.get(name), "")}'
     cell = line.cells[name]
     half = Cell(cell.accuracy, 1, (cell.high - cell.low) / 2).text
-    edge = ' *' * _at_edge(cell.row)
-    return f'{half}{edge}{_MARKS.get(line.against.get(name), "")}'
+    marks = ' *' * _at_edge(cell.row) + ' †' * cell.heavy
+    return f'{half}{marks}{_MARKS.get(line.against.get(name), "")}'
 
   def strong(line, name):
     if line is None:
@@ -60,7 +61,7 @@ def _seeds(line):
 def _at_edge(row):
   """Returns whether the chosen learning rate is at an end of its grid."""
   (name, grid), = row.search.grid.items()
-  return row.setting(*name.split('.')) in (min(grid), max(grid))
+  return identity.flatten(row.config)[name] in (min(grid), max(grid))
 
 
 def tasks(boards: Sequence[Board]) -> Table:

@@ -190,7 +190,8 @@ def _train(args, whole, runs, options):
       said = choose.tested([run for run in results if run is not None])
       if said:
         print(f'{runs_lib.title(unit.runs[0].setting)}: {said}')
-  for line in choose.ranked(runs_lib.units(whole)):
+  compared = runs_lib.units(whole)
+  for line in choose.ranked(compared) + choose.standing(compared):
     print(line)
   if tasks and options.record is None and not options.replace:
     print('Searched settings are not on the leaderboard: --record adds the '

@@ -82,8 +82,10 @@ class Task:
 
   @property
   def group(self) -> str:
-    """Returns 'full', 'mini', 'probe' or 'own': its part of the leaderboard."""
+    """Returns 'full', 'mini', 'laptop', 'probe' or 'own': its part of the page.
+    """
     return OWN if self.own else 'probe' if self.probe else (
+        'laptop' if self.variant == 'laptop' else
         'mini' if self.mini else 'full')
 
   @property

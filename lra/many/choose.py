@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from lra.board import statistics as statistics_lib
 from lra.board.rows import Row
+from lra.core import paths
 from lra.core.formats import aligned, percent, ranges
 from lra.many.runs import Run, Setting, Unit
 from lra.schema import identity
@@ -196,6 +197,31 @@ def ranked(units: Iterable[Unit]) -> list[str]:
           'no significant difference from ' + ', '.join(others)
           if others else 'differs significantly from all others'))
     lines += aligned(shown, right=(2,))
+  return lines
+
+
+def standing(units: Iterable[Unit]) -> list[str]:
+  """Returns lines that say where models stand in the laptop arena, if any.
+
+  They are compared with the records that come with this program.
+  """
+  from lra.board import frame, suite  # imported late: pandas takes a moment
+  arena, own = suite.suite(), {}
+  for unit in units:
+    for result in [run.result()[0] for run in of_unit(unit, {})[0]]:
+      if result and result.protocol == arena.protocol and getattr(
+          result.test, 'examples', None):
+        own.setdefault(result.model, {}).setdefault(result.task, []).append(
+            result)
+  if not own:
+    return []
+  boards, _ = frame.load(paths.PACKAGED / 'runs', paths.PACKAGED / 'floors')
+  lines = []
+  for model, found in own.items():
+    lines += [f'{model} in the laptop arena:', *aligned([
+        (f'  {ability}', *others) for ability, *others in suite.stands(
+            model, {task: Row(runs).sample for task, runs in found.items()},
+            boards)])]
   return lines
 
 

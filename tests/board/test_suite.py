@@ -1,0 +1,170 @@
+"""Tests the laptop arena: its lines, comparisons, validity and power."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from lra.board import frame, inputs, statistics, suite, suite_page
+from lra.board.statistics import Sample
+from tests.helpers import scored
+from tests.helpers.page import make
+
+pytestmark = pytest.mark.usefixtures('no_protocols')
+AVERAGED = [task.name for task in suite.suite().averaged]
+RATES = [0.001, 0.003, 0.01]
+
+
+def _record(model, task, seed, right, rate=0.003, device='cpu (2 cores)'):
+  """Returns a searched record of 1,000 examples."""
+  made = make(model, seed, task=task, device=device)
+  made['protocol'] = made['config']['protocol'] = 'laptop_1'
+  made['config']['train'] |= {'learning_rate': rate}
+  classes = suite.tasks.get(task).num_classes
+  made['val'] = made['test'] = scored.of(
+      [[right, 1000 - right] + [0] * (classes - 2)]
+      + [[0] * classes] * (classes - 1), loss=0.5 + 1e-9 * seed)
+  return made | {'search': {
+      'tried': 3, 'grid': {'train.learning_rate': RATES},
+      'chosen_by': 'validation accuracy', 'seed': 0, 'steps': 500,
+      'seconds': 300.0, 'scores': [
+          [{'train.learning_rate': one}, 0.7 if one == rate else 0.6]
+          for one in RATES]}}
+
+
+@pytest.fixture
+def boards(tmp_path):
+  def made(right, seeds=3, **options):
+    """`right` has the answers of each model on each averaged task."""
+    runs = [
+        _record(model, task, seed, value + 3 * seed, **options)
+        for model, values in right.items()
+        for task, value in zip(AVERAGED, values, strict=False)
+        for seed in range(seeds)]
+    for i, run in enumerate(runs):
+      path = tmp_path / 'runs' / run['task'] / f'{i}.json'
+      path.parent.mkdir(parents=True, exist_ok=True)
+      path.write_text(json.dumps(run))
+    found, left_out = frame.load(tmp_path / 'runs', tmp_path / 'none')
+    assert not left_out
+    return found
+  return made
+
+
+FOUR = {'transformer': (400, 500, 600, 700), 's4d': (500, 600, 700, 800),
+        'local': (402, 500, 600, 700), 'fnet': (300, 400, 500)}
+
+
+def test_a_line_has_the_mean_of_its_tasks_and_its_rank(boards):
+  s4d, local, transformer, fnet = suite.lines(boards(FOUR))
+  assert [one.model for one in (s4d, local, transformer, fnet)] == [
+      's4d', 'local', 'transformer', 'fnet']
+  assert s4d.average.accuracies == pytest.approx((0.650, 0.653, 0.656))
+  assert (s4d.rank.first, s4d.rank.last) == (1, 1)
+  assert (local.rank.first, local.rank.last) == (2, 3)
+  assert fnet.average is None and fnet.rank is None
+  assert s4d.against[suite.AVERAGE] == suite.BETTER
+  assert local.against[suite.AVERAGE] == suite.UNSURE
+  assert fnet.against['listops_laptop'] == suite.WORSE
+  assert suite.AVERAGE not in transformer.against
+  # Two cores; a third of the search is that of one seed.
+  seconds = 160.0 + 4.5 + 8.25
+  assert s4d.core_minutes == pytest.approx(2 * (seconds + 300 / 3) / 60)
+
+
+def test_a_mechanism_stands_among_the_others_only(boards):
+  found = boards(FOUR)
+  own = {task: Sample((0.9, 0.91, 0.92), 1000) for task in AVERAGED}
+  for model, of in (('mine', 4), ('s4d', 3)):
+    made = suite.stands(model, own, found)
+    assert [one[0] for one in made] == [
+        *(task.ability for task in suite.suite().averaged), 'average']
+    assert made[-1][1:] == ('91.0 ±2.5', f'rank 1 to 1 of {of}',
+                            'better than the transformer: yes')
+  made = suite.stands('mine', {AVERAGED[0]: Sample((0.402,), 1000)}, found)
+  assert len(made) == 1 and made[0][3].endswith('not told')
+
+
+def test_only_held_out_mechanisms_validate_a_task(boards):
+  """The order of the held-out ones is that of the papers, except for two."""
+  held = ['lru', 's5', 'mega', 'fnet', 'linformer', 'reformer']
+  right = {model: [300 + 50 * i] * 4 for i, model in enumerate(held)} | {
+      'transformer': [100] * 4, 's4d': [900] * 4, 'local': [800] * 4}
+  there = [10, 20, 40, 30, 50, 60]
+  papers = [inputs.Published(
+      model, dict.fromkeys(inputs.SCORES, str(score)), '', 'x', 'x',
+      '2011.04006', 'primary', model) for model, score in zip(
+          [*held, 'transformer', 's4d', 'local', 'lru'],
+          [*there, 99, 1, 2, 5], strict=True)]
+  found = suite.validity(suite.lines(boards(right)), papers)
+  assert [one.ability for one in found] == [
+      *(task.ability for task in suite.suite().averaged), 'average']
+  expected = scipy.stats.spearmanr(there, range(6)).statistic
+  for one in found:
+    middle, low, high = one.held
+    assert middle == pytest.approx(expected) and low < middle < high <= 1
+    assert one.own is None and len(one.points) == 9
+    assert one.verdict == 'validated'
+  reverse = [paper.__class__(**vars(paper) | {'scores': {
+      name: str(100 - float(text)) for name, text in paper.scores.items()}})
+             for paper in papers]
+  found = suite.validity(suite.lines(boards(right)), reverse)
+  assert {one.verdict for one in found} == {'not validated'}
+
+
+def test_the_highest_published_score_counts(boards):
+  def paper(score, here='lru'):
+    return inputs.Published('x', dict.fromkeys(inputs.SCORES, score), '', 'x',
+                            'x', '2011.04006', 'primary', here)
+  found = suite.validity(
+      suite.lines(boards({'lru': (300,) * 4})),
+      [paper('40'), paper('60'), paper('FAIL'), paper('99', '')])
+  assert [one.points for one in found[:-1]] == [
+      [('lru', pytest.approx(0.303), 0.6)]] * 4
+
+
+@pytest.mark.parametrize('rate, star', [(0.003, False), (0.001, True),
+                                        (0.01, True)])
+def test_a_learning_rate_at_the_end_of_the_grid_is_marked(boards, rate, star):
+  found = boards({'lru': (300,) * 4}, rate=rate)
+  table = suite_page.results(suite.lines(found), found)
+  column, = (c for c in table.columns if c.name == 'hierarchy')
+  assert ('*' in column.text(table.items[1])) == star
+
+
+def test_so_many_seeds_find_a_difference_with_the_power_of_the_table():
+  """Simulates z-tests of means at the first step of Holm's correction."""
+  rng = np.random.default_rng(0)
+  for deviation, comparisons in ((0.01, 276), (0.02, 23)):
+    seeds = suite.seeds_needed(deviation, 0.02, comparisons)
+    a, b = (rng.normal(mean, deviation, (20_000, seeds)).mean(1)
+            for mean in (0.52, 0.5))
+    p = 2 * scipy.stats.norm.sf(
+        np.abs(a - b) / (deviation * np.sqrt(2 / seeds)))
+    found = (p <= 0.05 / comparisons).mean()
+    assert 0.78 < found < 0.9
+    assert suite.seeds_needed(deviation, 0.01, comparisons) == pytest.approx(
+        4 * seeds, abs=4)
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize('rows, seeds', [(24, 3), (76, 3)])
+def test_equal_mechanisms_seldom_differ_at_the_sizes_of_the_arena(rows, seeds):
+  """Any false difference in a table, and beside the reference: at most 5%.
+
+  The bound allows for three standard errors of so many tables.
+  """
+  rng, tables = np.random.default_rng(0), 400
+  pairs = reference = 0
+  for _ in range(tables):
+    deviations = 0.01 * np.sqrt(rng.chisquare(8, rows) / 8)
+    samples = [Sample(tuple(rng.normal(0.5, s, seeds)), 10_000)
+               for s in deviations]
+    ranks, spread = statistics.rank(sorted(
+        samples, key=lambda sample: -np.mean(sample.accuracies)))
+    pairs += any(len(rank.like) < rows for rank in ranks)
+    p = statistics.p_values(samples, spread)[0, 1:]
+    reference += any(statistics.differ(p))
+  for found in (pairs, reference):
+    assert found / tables <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / tables)
