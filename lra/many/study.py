@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
   The column is a task, or a value of the study's axis. The difference is the
   accuracy of the claim's arm minus that of the other, a fraction, with its 95%
-  interval. The verdict is `SAME`, `EQUAL`, `UNSURE` or `OPPOSITE`; or `higher`
+  interval; `p` is the p-value of the test, NaN without one. The verdict is `SAME`, `EQUAL`, `UNSURE` or `OPPOSITE`; or `higher`
   or `lower` if the paper's result is not known.
   """
   claim: Claim
@@ -50,6 +50,7 @@ class Answer(NamedTuple):
   difference: float
   low: float
   high: float
+  p: float
   seeds: tuple[int, int]
   verdict: str
 
@@ -96,9 +97,9 @@ def answers(study: Study, found: Cells) -> list[Answer]:
         open_.append((claim, column, _tested(a.sample, other),
                       (len(a.finished), len(other.accuracies))))
   apart = statistics.differ([p for *_, (p, *_), _ in open_]) if open_ else []
-  return [Answer(claim, column, *difference, seeds,
+  return [Answer(claim, column, *difference, p, seeds,
                  verdict(claim.expected, difference[0], differs))
-          for (claim, column, (_, *difference), seeds), differs in zip(
+          for (claim, column, (p, *difference), seeds), differs in zip(
               open_, apart, strict=True)]
 
 
@@ -143,7 +144,7 @@ def measured_answers(study: Study, rows: Sequence[Mapping]) -> list[Answer]:
               for name in (claim.arm, claim.than))
       if a is not None and b is not None:
         made.append(Answer(
-            claim, column, a - b, math.nan, math.nan, (1, 1),
+            claim, column, a - b, math.nan, math.nan, math.nan, (1, 1),
             verdict(claim.expected, a - b, a != b) + UNTESTED))
   return made
 
@@ -298,15 +299,15 @@ def _measured_table(rows):
 
 def _compared(answered):
   return markdown.table(
-      ('claim', 'at', 'difference', '95% interval', 'seeds', 'result'),
+      ('claim', 'at', 'difference', '95% interval', 'p', 'seeds', 'result'),
       [(a.claim.text, a.column, *_numbers(a), a.verdict) for a in answered],
-      right=('difference', '95% interval', 'seeds'))
+      right=('difference', '95% interval', 'p', 'seeds'))
 
 
 def _numbers(a):
   if a.low != a.low:  # measured, without an interval
-    return significant(a.difference), NONE, NONE
+    return significant(a.difference), NONE, NONE, NONE
   return (f'{points(a.difference)} points',
-          f'{points(a.low)} to {points(a.high)}',
+          f'{points(a.low)} to {points(a.high)}', f'{a.p:.2g}',
           str(a.seeds[0]) if a.claim.than.startswith(runs_file.BASELINE)
           else f'{a.seeds[0]} and {a.seeds[1]}')
