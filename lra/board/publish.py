@@ -43,8 +43,8 @@ def write(place: Place, html: pathlib.Path | None = None, *,
 
   Every input is checked and every file is ready before the first is replaced.
   It takes no lock. Without `all_figures`, only those with a record newer than
-  the page are drawn again. The HTML page is `index.html` in the folder `html`.
-  Returns the records that are not shown.
+  the page are drawn again. The HTML pages and their figures are in the folder
+  `html`. Returns the records that are not shown.
   """
   from lra.board import charts, data, render  # imported late: they take seconds
   began, found, drawn = _now(place), site.load(place), {}
@@ -56,14 +56,17 @@ def write(place: Place, html: pathlib.Path | None = None, *,
   texts = render.markdown(found) | {
       place.details / name: text for name, text in
       data.csv_files(found.boards, found.speeds).items()}
+  contents = {place.figures / name: svg for name, svg in drawn.items()}
+  stale = {*place.figures.glob('*.svg')}
   if html:
-    texts[html / 'index.html'] = render.html(found, drawn, html)
+    texts |= render.html(found, html)
+    contents |= {html / 'figures' / name: svg for name, svg in drawn.items()}
+    stale |= {html / f'{name}.html' for name in tasks.TASKS}
   texts[place.page] = texts.pop(place.page)  # the last file to be replaced
-  contents = {place.figures / name: svg for name, svg in drawn.items()} | {
-      path: text.encode() for path, text in texts.items()}
-  stale = {*place.figures.glob('*.svg'), *(place.details / name for name in (
-      *data.NAMES, *(f'{name}.md' for name in (
-          *tasks.TASKS, 'laptop', 'mechanisms', 'published', 'reading'))))}
+  contents |= {path: text.encode() for path, text in texts.items()}
+  stale |= {place.details / name for name in (*data.NAMES, *(
+      f'{name}.md' for name in (
+          *tasks.TASKS, 'laptop', 'mechanisms', 'published', 'reading')))}
   files.write_all(contents, began)
   for path in stale - set(contents):
     path.unlink(missing_ok=True)

@@ -5,12 +5,10 @@ it passes a filter for ready markup. The bytes depend only on the records and on
 the command lines from `place.command`.
 """
 
-import base64
 import functools
 import pathlib
 import re
 import tomllib
-from collections.abc import Mapping
 from typing import Any
 
 import jinja2
@@ -26,14 +24,17 @@ from lra.board import (
   tables,
 )
 from lra.board import markdown as md
+from lra.board.rows import mean
 from lra.board.site import Content
 from lra.core import paths
-from lra.core.formats import NONE, percent, plain
+from lra.core.formats import NONE, percent, plain, quantity
 
 TEMPLATES = pathlib.Path(__file__).parent / 'templates'
 TEXTS = tomllib.loads((TEMPLATES / 'texts.toml').read_text('utf-8'))
 # Most left-out records that a page names.
 _NAMED = 50
+# Filter by an upper limit -> its column.
+_LIMITS = {'state': 'state size', 'cost': 'core-minutes'}
 
 
 def markdown(found: Content) -> dict[pathlib.Path, str]:
@@ -60,24 +61,33 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
   return made
 
 
-def html(found: Content, drawn: Mapping[str, bytes],
-         folder: pathlib.Path) -> str:
-  """Returns the page in `folder` for browsers, with its figures {name: SVG}."""
+def html(found: Content, folder: pathlib.Path) -> dict[pathlib.Path, str]:
+  """Returns the pages for browsers: the first, and one for each task.
+
+  They show the files of `figures/` in the same folder: an image is inert.
+  """
   environment = _environment(found, autoescape=True)
   environment.filters |= {
       'ours': markupsafe.Markup, 'coded': _coded,
       'shown': lambda text: plain(text) or NONE}
   runs = site.address(found.place.runs, folder)
-  return environment.get_template('page.html').render(
-      choices=_choices(found), about=_about,
-      # As an image, a figure is inert.
-      address=lambda name: 'data:image/svg+xml;base64,' + base64.b64encode(
-          drawn[name]).decode(),
-      kind=lambda column: 'number' if column.number else 'text',
-      records=lambda item: [
-          ([(plain(name), f'{runs}/{url}', f'seed {run.seed}, {run.status}')
-            for name, url, run in records], plain(command, site.LONGEST))
-          for records, command in found.made[item.row]])
+  about = functools.partial(_about, _minutes(found))
+  template = environment.get_template('page.html')
+  # The first page comes last, in case an own task is named "index".
+  return {folder / f'{board.task.name if board else "index"}.html':
+          template.render(
+              board=board, about=about, limits=_LIMITS,
+              choices=_choices([board] if board else found.begun,
+                               () if board else found.papers),
+              wide=functools.partial(_wide, about),
+              kind=lambda column: 'number' if column.number else 'text',
+              records=lambda item: [
+                  ([(plain(name), f'{runs}/{url}',
+                     f'seed {run.seed}, {run.status}')
+                    for name, url, run in records],
+                   plain(command, site.LONGEST))
+                  for records, command in found.made[item.row]])
+          for board in (*found.begun, None)}
 
 
 def _environment(found, **options):
@@ -159,20 +169,65 @@ def _coded(text):
   return made
 
 
-def _about(item):
-  """Returns {filter: value} of an item; {} for items that are always shown."""
+def _about(minutes, item):
+  """Returns {filter: value} of an item; {} for items that are always shown.
+
+  An item of several tasks has its largest state size and its mean cost.
+  `minutes` has the costs of rows, by (model, protocol, task).
+  """
+  if not getattr(item, 'family', ''):
+    return {}
+  states, cost = (), None
+  if row := getattr(item, 'row', None):
+    states, cost = [item.state_size], suite.core_minutes(row)
+  elif isinstance(item, suite.Line):
+    states = [cell.state_size for cell in item.cells.values()]
+    cost = item.core_minutes
+  elif isinstance(item, summary.Line):
+    states, known = item.states, [
+        cost for (model, protocol, task), costs in minutes.items()
+        if model == item.model and task in item.cells
+        and item.protocol in ('', protocol) for cost in costs]
+    cost = None if None in known else mean(known)
   about = {name: getattr(item, name, '')
-           for name in ('task', 'model', 'family', 'protocol')}
-  return {name: value for name, value in about.items()
-          if value and about['family']}
+           for name in ('model', 'family', 'protocol')}
+  about |= {
+      'state': max((x for x in states if x is not None), default=''),
+      'cost': '' if cost is None else quantity(cost).replace(',', '')}
+  return {name: str(value) for name, value in about.items() if value != ''}
 
 
-def _choices(found):
-  """Returns {filter: its choices, as pairs (value, title)}."""
-  known = {name: {value for board in found.begun
-                  for value in board.rows[name]}
+def _minutes(found):
+  """Returns the core-minutes of rows, by (model, protocol, task)."""
+  known = {}
+  for board in found.begun:
+    for row in board.finished.row:
+      if not row.table.departures:
+        known.setdefault((row.model, row.protocol, row.task), []).append(
+            suite.core_minutes(row))
+  return known
+
+
+def _wide(about, table):
+  """Returns a table with its models first, and all that filters ask for."""
+  of = {id(item): about(item) for item in table.items}
+  names = [column.name for column in table.columns]
+  first = next(i for i, name in enumerate(names)
+               if name in ('model', 'mechanism'))
+  last = max(i for i, column in enumerate(table.columns) if column.number)
+  more = [tables.Column(name, lambda item, key=key: of[id(item)].get(key, ''),
+                        key != 'family')
+          for key, name in {'family': 'family', **_LIMITS}.items()
+          if name not in names and any(key in one for one in of.values())]
+  return table._replace(columns=[
+      table.columns[first], *table.columns[:first],
+      *table.columns[first + 1:last + 1], *more, *table.columns[last + 1:]])
+
+
+def _choices(boards, papers):
+  """Returns {filter: its choices}, if there are several."""
+  known = {name: {value for board in boards for value in board.rows[name]}
            for name in ('family', 'protocol')}
-  known['protocol'] |= {paper.protocol for paper in found.papers}
-  return {'task': [(b.task.name, b.task.title) for b in found.begun]} | {
-      name: [(value, value) for value in sorted(values)]
-      for name, values in known.items()}
+  known['protocol'] |= {paper.protocol for paper in papers}
+  return {name: sorted(values) for name, values in known.items()
+          if len(values) > 1}

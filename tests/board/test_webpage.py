@@ -1,4 +1,4 @@
-"""Tests that the HTML page has the Markdown page's tables and escapes text."""
+"""Tests that HTML pages have the Markdown pages' tables and escape text."""
 
 import copy
 import json
@@ -24,39 +24,106 @@ def no_charts(monkeypatch):
 
 
 def write(place, command=lambda run, seeds: f'python {run.model} {seeds}'):
-  """Writes the HTML page of a place and returns its text."""
-  place.write(html=place.folder / 'html', command=command)
-  assert [p.name for p in (place.folder / 'html').iterdir()] == ['index.html']
-  return (place.folder / 'html' / 'index.html').read_text('utf-8')
+  """Writes the HTML pages of a place and returns {name: text}."""
+  folder = place.folder / 'html'
+  place.write(html=folder, command=command)
+  return {path.name: path.read_text('utf-8') for path in folder.glob('*.html')}
 
 
-def test_tables_are_those_of_the_markdown_page(tmp_path):
-  place = Place(tmp_path, [*RUNS, *MORE], (
+def columns(table):
+  """Returns the columns of a table, in any order."""
+  head, rows = table
+  return {(name, *(row[i] for row in rows)) for i, name in enumerate(head)}
+
+
+def test_tables_are_those_of_the_markdown_pages(tmp_path):
+  """HTML tables also have the columns that filters ask for."""
+  place = Place(tmp_path, [*RUNS, *MORE, arena()], (
       FLOORS, {**FLOORS, 'task': 'listops'}))
-  ours = Page(write(place))
+  pages = [Page(text) for text in write(place).values()]
+  left = [table for page in pages for table in map(columns, page.cells())]
   theirs = [Page(markdown_it.MarkdownIt('commonmark').enable('table').render(
       path.read_text('utf-8'))) for path in (
           place.page, *place.details.glob('*.md'))]
   # Records have their own tables in Markdown, but belong to rows in HTML.
   tables = [table for page in theirs for table in page.cells()
             if 'command' not in table[0]]
-  assert sorted(ours.cells()) == sorted(tables) and len(tables) > 8
-  assert len(ours.figures) == sum(len(page.figures) for page in theirs) > 1
+  for table in map(columns, tables):
+    mine = next(found for found in left if table <= found)
+    left.remove(mine)
+    assert {name for name, *_ in mine - table} <= {
+        'family', 'state size', 'core-minutes'}
+  assert not left and len(tables) > 12
+
+
+def test_figures_are_files_beside_the_pages(tmp_path):
+  place = Place(tmp_path, [*RUNS, *MORE])
+  pages = [Page(text) for text in write(place).values()]
+  addresses = [name for page in pages for name in page.figures]
+  assert sorted(addresses) == sorted(
+      f'figures/{path.name}' for path in (tmp_path / 'html/figures').iterdir())
+  assert len(addresses) > 1
+  for name in addresses:
+    assert (tmp_path / 'html' / name).read_bytes() == (
+        tmp_path / name).read_bytes()
+  lazy = [item for page in pages for item in page.attributes
+          if item[:2] == ('img', 'loading')]
+  assert lazy == [('img', 'loading', 'lazy')] * len(addresses)
+
+
+def test_filters_come_before_all_tables(tmp_path):
+  pages = write(Place(tmp_path, [*RUNS, *MORE]))
+  assert set(pages) == {'index.html', 'text_mini.html', 'mqar.html'}
+  for text in pages.values():
+    assert 0 < text.index('<form id="filters"') < text.index('<table')
+
+
+def arena():
+  """Returns a record of the laptop arena, whose settings were searched."""
+  made = make('simpletron', task='mqar', test=MORE[0]['test'], val=None,
+              state_size=77,
+              device='cpu (2 cores)', protocol='laptop_1')
+  made['config'] |= {'protocol': 'laptop_1'}
+  made['config']['train']['learning_rate'] = 0.1
+  return made | {'search': {
+      'tried': 2, 'grid': {'train.learning_rate': [0.1, 0.2]},
+      'chosen_by': 'validation accuracy', 'seed': 0, 'steps': 9, 'seconds': 30,
+      'scores': [[{'train.learning_rate': 0.1}, 0.7],
+                 [{'train.learning_rate': 0.2}, 0.6]]}}
+
+
+def test_the_arena_is_first(tmp_path):
+  page = Page(write(Place(tmp_path, [*RUNS, arena()]))['index.html'])
+  head, rows = page.tables[0]
+  assert head[:2] == ['mechanism', 'average'] and 'recall' in head
+  assert [cells[0] for cells, _ in rows] == ['baseline', 'simpletron']
+  # Two cores: 160 + 4.5 + 8.25 seconds, and 30 of the search.
+  wanted = {'family': 'linear', 'state': '77', 'cost': '6.76'}
+  (_, none), (cells, about) = rows
+  assert not [name for name in none if name.startswith('data-')]
+  assert about == {'data-model': 'simpletron'} | {
+      f'data-{name}': value for name, value in wanted.items()}
+  shown = dict(zip(head, cells, strict=True))
+  assert [shown[name] for name in ('family', 'state size')] == ['linear', '77']
+  other = Page(write(Place(tmp_path / 'b', RUNS))['index.html'])
+  assert other.tables[0][0][0] == 'model'
 
 
 def test_each_record_is_there_once_with_its_command(tmp_path):
   place = Place(tmp_path, [*RUNS, *MORE])
-  page = Page(write(place))
-  assert sorted(page.files) == sorted(
+  pages = [Page(text) for text in write(place).values()]
+  files = sorted(name for page in pages for name in page.files)
+  assert files == sorted(
       f'runs/{path.relative_to(place.runs).as_posix()}'
       for path in place.runs.rglob('*.json'))
-  assert sorted(page.commands) == sorted([
+  assert sorted(text for page in pages for text in page.commands) == sorted([
       'python transformer [0, 1]', 'python transformer [0]',
       'python simpletron [0, 1]', 'python linear_transformer [0]',
       'python simpletron [0]'])
-  links = [value for tag, name, value in page.attributes if name == 'href'
-           and not value.startswith('https:')]
-  assert sorted(links) == [f'../{name}' for name in sorted(page.files)]
+  links = {value for page in pages for tag, name, value in page.attributes
+           if name == 'href' and not value.startswith(('https:', '#'))}
+  assert links == {f'../{name}' for name in files} | {
+      'index.html', 'index.html#reading', 'text_mini.html', 'mqar.html'}
 
 
 def spoilt():
@@ -76,40 +143,59 @@ def test_what_records_say_is_text(tmp_path):
             'floors': {EVIL: {'accuracy': 0.5, 'how': EVIL}}}
   place = Place(tmp_path, [*RUNS, spoilt()], (floors,))
   place.put({EVIL: EVIL}, f'{EVIL.replace("/", "|")}.json')
-  text = write(place, command=lambda run, seeds: EVIL)
-  page, plain = Page(text), Page(write(Place(tmp_path / 'plain', RUNS)))
-  assert ''.join(page.text).count(EVIL) > 10
-  assert f'runs/{EVIL.replace("/", "|")}.json' in ''.join(page.text)
-  assert page.scripts == plain.scripts and len(page.scripts) == 2
-  known = {(tag, name) for tag, name, _ in plain.attributes}
+  pages = write(place, command=lambda run, seeds: EVIL)
+  plain = write(Place(tmp_path / 'plain', RUNS))
+  said, known = '', {
+      (tag, name) for text in plain.values()
+      for tag, name, _ in Page(text).attributes}
   known |= {('details', 'class')}  # the list of left-out records
-  for tag, name, value in page.attributes:
-    assert (tag, name) in known
-    assert name != 'href' or value.startswith(
-        ('https://arxiv.org/abs/', '../runs/'))
-    assert name != 'src' or value.startswith('data:image/svg+xml;base64,')
-  assert not re.search(r'url\(|@import|http-equiv', text)
+  for file, text in pages.items():
+    page = Page(text)
+    said += ''.join(page.text)
+    assert page.scripts == Page(plain[file]).scripts and len(page.scripts) == 2
+    for tag, name, value in page.attributes:
+      assert (tag, name) in known
+      assert name != 'href' or re.match(
+          r'https://arxiv\.org/abs/|\.\./runs/|\w*(\.html)?(#\w+)?$', value)
+      assert name != 'src' or re.fullmatch(r'figures/\w+\.svg', value)
+    assert not re.search(r'url\(|@import|http-equiv', text)
+  assert said.count(EVIL) > 10
+  assert f'runs/{EVIL.replace("/", "|")}.json' in said
 
 
 def test_rows_say_what_filters_ask_for(tmp_path):
-  page = Page(write(Place(tmp_path, [*RUNS, spoilt()])))
-  about = [attributes for _, rows in page.tables for _, attributes in rows]
-  wanted = {'data-task': 'text_mini', 'data-model': 'simpletron',
-            'data-family': 'linear', 'data-protocol': 'simpletron'}
-  assert wanted in about
-  assert {**wanted, 'data-model': 'unheard_of', 'data-family': 'other'} in about
+  pages = write(Place(tmp_path, [
+      *(run | {'state_size': 4160, 'device': 'cpu (2 cores)'} for run in RUNS),
+      spoilt()]))
+  index, task = (Page(pages[name]) for name in (
+      'index.html', 'text_mini.html'))
+  about = [attributes for page in (index, task) for _, rows in page.tables
+           for _, attributes in rows]
+  wanted = {'data-model': 'transformer', 'data-family': 'dense',
+            'data-protocol': 'simpletron', 'data-state': '4160',
+            'data-cost': '5.76'}
+  assert about.count(wanted) >= 3  # a summary, scores and details
   assert {'data-model': 'Mega', 'data-protocol': 'mega',
           'data-family': 'other'} in about
   assert {'data-model': 'Transformer', 'data-protocol': 'lra',
           'data-family': 'dense'} in about
-  choices = {value for tag, name, value in page.attributes
+  choices = {value for tag, name, value in index.attributes
              if (tag, name) == ('option', 'value')}
-  assert {'text_mini', 'linear', 'dense', 'other', 'simpletron'} <= choices
+  assert {'linear', 'dense', 'other', 'simpletron', 'mega'} <= choices
 
 
 def test_without_a_record_there_still_is_a_page(tmp_path):
-  page = Page(write(Place(tmp_path, floors=())))
-  assert not page.files and 'No run yet.' in page.text
+  pages = write(Place(tmp_path, floors=()))
+  page = Page(pages.pop('index.html'))
+  assert not page.files and 'No run yet.' in page.text and not pages
+
+
+def test_pages_of_tasks_without_records_go(tmp_path):
+  place = Place(tmp_path, [*RUNS, *MORE])
+  assert 'mqar.html' in write(place)
+  (tmp_path / 'html' / 'mine.html').touch()
+  (place.runs / 'mqar').rename(tmp_path / 'elsewhere')
+  assert set(write(place)) == {'index.html', 'text_mini.html', 'mine.html'}
 
 
 def test_on_the_command_line(tmp_path):
@@ -122,7 +208,7 @@ def test_on_the_command_line(tmp_path):
   done = commands.run(
       'run_lra', 'board', '--html=site', *where, cwd=tmp_path)
   assert done.returncode == 0, done.stderr
-  page = Page((tmp_path / 'site' / 'index.html').read_text('utf-8'))
+  page = Page((tmp_path / 'site' / 'text_mini.html').read_text('utf-8'))
   # The record's config lacks most fields; the command sets those that it has.
   command, = page.commands
   assert command.startswith(

@@ -38,38 +38,41 @@
   }
 
   const form = document.getElementById('filters');
+  const fields = [...form.elements].filter((field) => field.name);
   const rows = all('tbody').filter((body) => Object.keys(body.dataset).length);
+  const pages = all('a[href$=".html"]');
 
-  function matches(body, wanted) {
-    const {task, family, protocol, model} = wanted;
+  // What a table does not say of its rows does not hide them, but a limit does.
+  function matches(body, {model, state, cost, ...exact}) {
     const about = body.dataset;
-    const agrees = (name, value) => !value || about[name] === undefined ||
-        about[name] === value;
-    return agrees('task', task) && agrees('protocol', protocol) &&
-        (!family || about.family === family) &&
-        (!model || (about.model || '').toLowerCase().includes(model));
+    const within = (name, most) => !most ||
+        about[name] !== undefined && Number(about[name]) <= Number(most);
+    return Object.entries(exact).every(([name, value]) => !value ||
+        about[name] === undefined || about[name] === value) &&
+        within('state', state) && within('cost', cost) &&
+        about.model.toLowerCase().includes(model.trim().toLowerCase());
   }
 
   function filter() {
     const wanted = Object.fromEntries(new FormData(form));
-    wanted.model = wanted.model.trim().toLowerCase();
     rows.forEach((body) => { body.hidden = !matches(body, wanted); });
-    all('.box').forEach((box) => {
-      const mine = all('tbody', box).filter((body) => rows.includes(body));
-      box.hidden = mine.length > 0 && mine.every((body) => body.hidden);
+    all('.box, main section').forEach((part) => {
+      const mine = rows.filter((body) => part.contains(body));
+      part.hidden = mine.length > 0 && mine.every((body) => body.hidden);
     });
-    all('.scores').forEach((part) => {
-      part.hidden = all('.box', part).every((box) => box.hidden);
-    });
-    all('section.task').forEach((part) => {
-      const mine = all('.scores', part);
-      part.hidden = mine.length > 0 && mine.every((scores) => scores.hidden);
-    });
-    const counted = rows.filter((body) => body.closest('.scores') &&
-        body.querySelector('.more'));
+    const counted = rows.filter((body) => body.closest('.counted'));
     const left = counted.filter((body) => !body.hidden).length;
     status.value = left === counted.length ? `${left} rows` :
         `${left} of ${counted.length} rows`;
+    // The other pages open with the same filters.
+    const kept = new URLSearchParams(
+        Object.entries(wanted).filter(([, value]) => value)).toString();
+    pages.forEach((link) => { link.hash = kept; });
+    return kept;
+  }
+
+  function change() {
+    history.replaceState(null, '', `#${filter()}`);
   }
 
   document.addEventListener('click', (event) => {
@@ -84,15 +87,15 @@
   all('button.more').forEach((button) => {
     button.setAttribute('aria-expanded', false);
   });
-  form.addEventListener('input', filter);
+  form.addEventListener('input', change);
   form.addEventListener('reset', (event) => {
-    event.preventDefault();  // the reset would come after `filter`
-    [...form.elements].filter((field) => field.name).forEach((field) => {
-      field.value = '';
-    });
-    filter();
+    event.preventDefault();  // the reset would come after `change`
+    fields.forEach((field) => { field.value = ''; });
+    change();
   });
   form.addEventListener('submit', (event) => event.preventDefault());
+  const asked = new URLSearchParams(location.hash.slice(1));
+  fields.forEach((field) => { field.value = asked.get(field.name) || ''; });
   filter();
 
   const root = document.documentElement;
