@@ -1,4 +1,4 @@
-"""Tests the HTML leaderboard in Chromium: sorting, filters, themes, widths.
+"""Tests the HTML leaderboard in Chromium: use, looks, accessibility.
 
 The tests need `pip install -e '.[browser]'` and an installed Chromium.
 """
@@ -53,10 +53,12 @@ def site(tmp_path_factory):
 def page(chromium, site):
   """Returns a function that opens the page in a new browser window.
 
-  At the end it asserts that no script failed and nothing was downloaded.
+  At the end it asserts that the console has no error or warning, that every
+  file was there, and that none came from elsewhere.
   """
   opened = []
-  def visit(width=1012, scheme='light', script=True, name='index.html'):
+  def visit(width=1012, scheme='light', script=True,
+            name='listops_mini.html'):
     context = chromium.new_context(
         viewport={'width': width, 'height': 900}, color_scheme=scheme,
         java_script_enabled=script, offline=True)
@@ -64,8 +66,11 @@ def page(chromium, site):
     shown = context.new_page()
     wrong = []
     shown.on('pageerror', lambda error: wrong.append(str(error)))
+    shown.on('console', lambda said: wrong.append(said.text)
+             if said.type in ('error', 'warning') else None)
+    shown.on('requestfailed', lambda request: wrong.append(request.url))
     shown.on('request', lambda request: wrong.append(request.url)
-             if not request.url.startswith(('file:', 'data:')) else None)
+             if not request.url.startswith('file:') else None)
     shown.goto((site / name).as_uri())
     opened.append((context, wrong))
     return shown
@@ -109,10 +114,6 @@ def test_a_heading_sorts_numbers_texts_and_nothing_last(page):
     numbers.reverse()
   assert shown.locator('#status').inner_text().startswith(
       'sorted by parameters, ascending')
-  signed = 'above baseline', 'Parity: protocol probes'
-  heading(shown, *signed).locator('button').click()
-  points = [float(x.split()[0]) for x in column(shown, *signed)]
-  assert points == sorted(points, reverse=True) and points[-1] < 0 < points[0]
   heading(shown, 'model').locator('button').focus()
   shown.keyboard.press('Enter')
   rows = column(shown, 'model')
@@ -120,6 +121,12 @@ def test_a_heading_sorts_numbers_texts_and_nothing_last(page):
   assert models == sorted(models) and len(set(models)) > 20
   shown.keyboard.press('Space')
   assert column(shown, 'model') == rows[::-1]
+  shown = page(name='parity.html')
+  signed = 'above baseline', 'Parity: protocol probes'
+  heading(shown, *signed).locator('button').click()
+  points = [float(x.split()[0]) for x in column(shown, *signed)]
+  assert points == sorted(points, reverse=True) and points[-1] < 0 < points[0]
+  shown = page(name='index.html')
   for _ in range(2):
     heading(shown, 'ListOps mini', OVERVIEW).locator('button').click()
     values = column(shown, 'ListOps mini', OVERVIEW)
@@ -131,40 +138,110 @@ def test_a_heading_sorts_numbers_texts_and_nothing_last(page):
 
 
 def seen(shown):
-  """Returns (task, model) of each visible row of scores."""
-  return [tuple(pair) for pair in shown.evaluate("""() =>
-      [...document.querySelectorAll('.scores tbody')].filter(
-          (body) => body.offsetHeight && body.querySelector('.more')).map(
-              (body) => [body.dataset.task, body.dataset.model])""")]
+  """Returns the `data-` attributes of each visible row of scores."""
+  return shown.evaluate("""() =>
+      [...document.querySelectorAll('.counted tbody')].filter(
+          (body) => body.offsetHeight && body.dataset.model).map(
+              (body) => ({...body.dataset}))""")
 
 
 def test_filters_and_search(page):
   shown = page()
   everything = seen(shown)
   assert f'{len(everything)} rows' == shown.locator('#status').inner_text()
-  shown.select_option('[name=task]', 'text_mini')
-  assert seen(shown) == [pair for pair in everything if pair[0] == 'text_mini']
-  assert not shown.locator('#listops_mini').is_visible()
+  for name, value, wanted in (
+      ('family', 'kernel', lambda row: row['family'] == 'kernel'),
+      ('state', '4000', lambda row: int(row['state']) <= 4000),
+      ('cost', '2.5', lambda row: float(row['cost']) <= 2.5),
+      ('model', 'ERATIVE_', lambda row: 'erative_' in row['model'])):
+    field = shown.locator(f'[name={name}]')
+    (field.select_option if name == 'family' else field.fill)(value)
+    rows = seen(shown)
+    assert rows == [row for row in everything if wanted(row)]
+    assert 0 < len(rows) < len(everything) / 1.5
+    assert shown.locator('#status').inner_text() == (
+        f'{len(rows)} of {len(everything)} rows')
+    shown.click('[type=reset]')
+    assert seen(shown) == everything
+  # Filters combine, and a table or section without a row is not shown.
   shown.select_option('[name=family]', 'kernel')
-  kernels = seen(shown)
-  assert ('text_mini', 'performer') in kernels
-  assert len(kernels) < len(everything) / 10
-  shown.fill('[name=model]', 'ERATIVE_')
-  assert set(seen(shown)) == {('text_mini', 'generative_prf'),
-                              ('text_mini', 'generative_rks')}
-  assert shown.locator('#status').inner_text() == (
-      f'{len(seen(shown))} of {len(everything)} rows')
-  shown.click('[type=reset]')
-  assert seen(shown) == everything
-  shown.select_option('[name=protocol]', 'nystrom')
-  assert {task for task, _ in seen(shown)} == {'listops', 'text'}
+  shown.fill('[name=model]', 'rfa')
+  assert {row['model'] for row in seen(shown)} == {'rfa'}
   shown.fill('[name=model]', 'nobody at all')
   assert not seen(shown)
+  assert not shown.locator('h2', has_text='Protocol').first.is_visible()
+
+
+def test_other_pages_open_with_the_same_filters(page):
+  shown = page(name='index.html')
+  shown.select_option('[name=family]', 'linear')
+  shown.fill('[name=cost]', '3')
+  shown.locator('a', has_text='ListOps mini').first.click()
+  shown.wait_for_load_state()
+  assert shown.url.endswith('/listops_mini.html#family=linear&cost=3')
+  rows = seen(shown)
+  assert {row['family'] for row in rows} == {'linear'}
+  assert max(float(row['cost']) for row in rows) <= 3
+  shown.reload()
+  assert seen(shown) == rows
+  shown.click('[type=reset]')
+  shown.locator('nav a').first.click()
+  shown.wait_for_load_state()
+  assert shown.locator('[name=family]').input_value() == ''
+
+
+def test_family_cost_and_state_can_be_sorted_by(page):
+  for name in ('index.html', 'listops_mini.html'):
+    shown = page(name=name)
+    label = OVERVIEW if name == 'index.html' else TABLE
+    for column_name in ('core-minutes', 'state size', 'family'):
+      heading(shown, column_name, label).locator('button').click()
+      texts = [text for text in column(shown, column_name, label)
+               if text != '–']
+      if column_name != 'family':
+        texts = [-float(text.split()[0].replace(',', '')) for text in texts]
+      assert texts == sorted(texts) and len(set(texts)) > 4
+
+
+def test_filters_are_above_the_first_table(page):
+  """On a screen of 900 pixels both can be seen."""
+  shown = page(1280, name='index.html')
+  places = [shown.locator(name).first.bounding_box()['y']
+            for name in ('#filters', 'thead')]
+  assert places == sorted(places) and places[1] < 800
+
+
+@pytest.mark.parametrize('width', [390, 1280])
+def test_the_first_column_stays(page, width):
+  shown = page(width, name='index.html')
+  box = shown.locator('[aria-label="Mini tasks and probes: accuracy, %"]')
+  cell = box.locator('tbody td').first
+  other = box.locator('tbody td').nth(1)
+  before, moved = cell.bounding_box(), other.bounding_box()['x']
+  box.evaluate('(box) => { box.scrollLeft = 300; }')
+  assert other.bounding_box()['x'] == moved - 300
+  assert cell.bounding_box()['x'] == before['x']
+  assert before['width'] < width / 2
+  assert cell.evaluate('(cell) => getComputedStyle(cell).backgroundColor') != (
+      'rgba(0, 0, 0, 0)')
+
+
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+@pytest.mark.parametrize('name', ['index.html', 'listops_mini.html'])
+def test_axe_finds_nothing(page, name, scheme):
+  axe = pytest.importorskip(
+      'axe_playwright_python.sync_playwright',
+      reason='no axe: pip install axe-playwright-python')
+  shown = page(390, scheme, name=name)
+  shown.evaluate(
+      "document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+  found = axe.Axe().run(shown)
+  assert not found.violations_count, found.generate_report()
 
 
 def test_a_row_shows_its_record(page):
   shown = page()
-  row = shown.locator('.scores tbody', has_text='sinkhorn').first
+  row = shown.locator('.counted tbody', has_text='sinkhorn').first
   button = row.locator('button.more')
   assert button.get_attribute('aria-expanded') == 'false'
   commands = row.locator('pre')
@@ -199,12 +276,13 @@ def test_themes(page, scheme):
 
 @pytest.mark.parametrize('width', [390, 1012])
 def test_the_page_is_never_wider_than_the_window(page, site, width):
-  shown = page(width)
-  shown.evaluate("""() => {
-    document.querySelectorAll('button.more').forEach((b) => b.click());
-    document.querySelectorAll('details').forEach((d) => { d.open = true; });
-  }""")
-  assert shown.evaluate('document.documentElement.scrollWidth') <= width
+  for name in ('index.html', 'listops_mini.html', 'parity.html'):
+    shown = page(width, name=name)
+    shown.evaluate("""() => {
+      document.querySelectorAll('button.more').forEach((b) => b.click());
+      document.querySelectorAll('details').forEach((d) => { d.open = true; });
+    }""")
+    assert shown.evaluate('document.documentElement.scrollWidth') <= width
   # The tables of the Markdown page fit in a page of GitHub.
   body = markdown_it.MarkdownIt('commonmark').enable('table').render(
       (site / 'page.md').read_text('utf-8'))
