@@ -27,7 +27,7 @@ from lra.board import markdown as md
 from lra.board.rows import mean
 from lra.board.site import Content
 from lra.core import paths
-from lra.core.formats import NONE, percent, plain, quantity
+from lra.core.formats import NONE, percent, plain
 
 TEMPLATES = pathlib.Path(__file__).parent / 'templates'
 TEXTS = tomllib.loads((TEMPLATES / 'texts.toml').read_text('utf-8'))
@@ -66,27 +66,25 @@ def html(found: Content, folder: pathlib.Path) -> dict[pathlib.Path, str]:
 
   They show the files of `figures/` in the same folder: an image is inert.
   """
-  environment = _environment(found, autoescape=True)
+  environment, about = _environment(found, autoescape=True), _facts(found)
   environment.filters |= {
       'ours': markupsafe.Markup, 'coded': _coded,
       'shown': lambda text: plain(text) or NONE}
   runs = site.address(found.place.runs, folder)
-  about = functools.partial(_about, _minutes(found))
+  environment.globals |= {
+      'about': about, 'wide': functools.partial(_wide, about),
+      'limits': _LIMITS,
+      'kind': lambda column: 'number' if column.number else 'text',
+      'records': lambda item: [
+          ([(plain(name), f'{runs}/{url}', f'seed {run.seed}, {run.status}')
+            for name, url, run in records], plain(command, site.LONGEST))
+          for records, command in found.made[item.row]]}
   template = environment.get_template('page.html')
   # The first page comes last, in case an own task is named "index".
   return {folder / f'{board.task.name if board else "index"}.html':
-          template.render(
-              board=board, about=about, limits=_LIMITS,
-              choices=_choices([board] if board else found.begun,
-                               () if board else found.papers),
-              wide=functools.partial(_wide, about),
-              kind=lambda column: 'number' if column.number else 'text',
-              records=lambda item: [
-                  ([(plain(name), f'{runs}/{url}',
-                     f'seed {run.seed}, {run.status}')
-                    for name, url, run in records],
-                   plain(command, site.LONGEST))
-                  for records, command in found.made[item.row]])
+          template.render(board=board, families=sorted({
+              family for one in ([board] if board else found.begun)
+              for family in one.rows.family}))
           for board in (*found.begun, None)}
 
 
@@ -169,65 +167,43 @@ def _coded(text):
   return made
 
 
-def _about(minutes, item):
-  """Returns {filter: value} of an item; {} for items that are always shown.
+def _facts(found):
+  """Returns a function: an item -> {filter: value}, {} if it is always shown.
 
   An item of several tasks has its largest state size and its mean cost.
-  `minutes` has the costs of rows, by (model, protocol, task).
   """
-  if not getattr(item, 'family', ''):
-    return {}
-  states, cost = (), None
-  if row := getattr(item, 'row', None):
-    states, cost = [item.state_size], suite.core_minutes(row)
-  elif isinstance(item, suite.Line):
-    states = [cell.state_size for cell in item.cells.values()]
-    cost = item.core_minutes
-  elif isinstance(item, summary.Line):
-    states, known = item.states, [
-        cost for (model, protocol, task), costs in minutes.items()
-        if model == item.model and task in item.cells
-        and item.protocol in ('', protocol) for cost in costs]
-    cost = None if None in known else mean(known)
-  about = {name: getattr(item, name, '')
-           for name in ('model', 'family', 'protocol')}
-  about |= {
-      'state': max((x for x in states if x is not None), default=''),
-      'cost': '' if cost is None else quantity(cost).replace(',', '')}
-  return {name: str(value) for name, value in about.items() if value != ''}
+  known = [(row.model + (row.own_changes and f' ({row.own_changes})'), row)
+           for board in found.begun for row in board.finished.row]
 
-
-def _minutes(found):
-  """Returns the core-minutes of rows, by (model, protocol, task)."""
-  known = {}
-  for board in found.begun:
-    for row in board.finished.row:
-      if not row.table.departures:
-        known.setdefault((row.model, row.protocol, row.task), []).append(
-            suite.core_minutes(row))
-  return known
+  def about(item):
+    if not getattr(item, 'family', ''):
+      return {}
+    if hasattr(item, 'row'):
+      rows = [item.row]
+    elif isinstance(item, suite.Line):
+      rows = [cell.row for cell in item.cells.values()]
+    else:
+      rows = [row for name, row in known if name == item.model
+              and row.task in getattr(item, 'cells', ())
+              and item.protocol in ('', row.protocol)]
+    states = {row.state_size for row in rows} - {None}
+    costs = [suite.core_minutes(row) for row in rows] or [None]
+    facts = {'model': item.model, 'family': item.family,
+             'state': str(max(states, default='')),
+             'cost': '' if None in costs else f'{mean(costs):.1f}'}
+    return {name: value for name, value in facts.items() if value}
+  return about
 
 
 def _wide(about, table):
   """Returns a table with its models first, and all that filters ask for."""
   of = {id(item): about(item) for item in table.items}
   names = [column.name for column in table.columns]
-  first = next(i for i, name in enumerate(names)
-               if name in ('model', 'mechanism'))
-  last = max(i for i, column in enumerate(table.columns) if column.number)
   more = [tables.Column(name, lambda item, key=key: of[id(item)].get(key, ''),
                         key != 'family')
           for key, name in {'family': 'family', **_LIMITS}.items()
           if name not in names and any(key in one for one in of.values())]
-  return table._replace(columns=[
-      table.columns[first], *table.columns[:first],
-      *table.columns[first + 1:last + 1], *more, *table.columns[last + 1:]])
-
-
-def _choices(boards, papers):
-  """Returns {filter: its choices}, if there are several."""
-  known = {name: {value for board in boards for value in board.rows[name]}
-           for name in ('family', 'protocol')}
-  known['protocol'] |= {paper.protocol for paper in papers}
-  return {name: sorted(values) for name, values in known.items()
-          if len(values) > 1}
+  return table._replace(columns=sorted(
+      [*table.columns, *more], key=lambda column: (
+          column.name not in ('model', 'mechanism'), not column.number,
+          column.name != 'family')))

@@ -13,8 +13,9 @@ from lra.core.errors import USER_ERROR, UserError
 
 
 def add_arguments(parser):
-  parser.add_argument('--html', metavar='FOLDER', help='also write an HTML '
-                      'page, index.html, to this folder', type=arguments.path)
+  parser.add_argument('--html', metavar='FOLDER', help='also write HTML '
+                      'pages to this folder, the first as index.html',
+                      type=arguments.path)
   parser.add_argument('--studies', action='store_true', help='write the page '
                       'of studies, docs/studies.md, instead')
   parser.add_argument('--check', metavar='RECORD', help='check a record before '

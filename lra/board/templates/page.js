@@ -42,15 +42,12 @@
   const rows = all('tbody').filter((body) => Object.keys(body.dataset).length);
   const pages = all('a[href$=".html"]');
 
-  // What a table does not say of its rows does not hide them, but a limit does.
-  function matches(body, {model, state, cost, ...exact}) {
-    const about = body.dataset;
-    const within = (name, most) => !most ||
-        about[name] !== undefined && Number(about[name]) <= Number(most);
-    return Object.entries(exact).every(([name, value]) => !value ||
-        about[name] === undefined || about[name] === value) &&
-        within('state', state) && within('cost', cost) &&
-        about.model.toLowerCase().includes(model.trim().toLowerCase());
+  // A limit also hides the rows whose value is not known.
+  function matches({dataset}, {family, model, state, cost}) {
+    return (!family || dataset.family === family) &&
+        (!state || Number(dataset.state) <= Number(state)) &&
+        (!cost || Number(dataset.cost) <= Number(cost)) &&
+        dataset.model.toLowerCase().includes(model.trim().toLowerCase());
   }
 
   function filter() {
