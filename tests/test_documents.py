@@ -10,10 +10,12 @@ import shutil
 import subprocess
 import sys
 import types
+import urllib.parse
 
 import numpy as np
 import pytest
 
+import lra
 from lra import models
 from lra.configs.protocols import PROTOCOLS
 from lra.core import tasks
@@ -200,3 +202,53 @@ def test_the_examples_for_own_code_run(name):
 def test_the_example_of_records_runs(monkeypatch):
   monkeypatch.chdir(ROOT)
   exec(documents.example('records'), {})
+
+
+@pytest.fixture(scope='module')
+def built(tmp_path_factory):
+  """Returns the folder of the documentation site."""
+  folder = tmp_path_factory.mktemp('docs')
+  done = subprocess.run(
+      [sys.executable, '-m', 'sphinx', '-W', '-q', '-b', 'html', 'docs',
+       folder], cwd=ROOT, text=True, capture_output=True, check=False)
+  assert done.returncode == 0, done.stderr
+  return folder
+
+
+@pytest.mark.full
+def test_markdown_outside_docs_has_pages(built):
+  """The pages have the search, and nothing of Markdown is a download."""
+  index = (built / 'search.html').read_text(), (
+      built / 'searchindex.js').read_text()
+  assert not list(built.rglob('*.md')) and '_static/searchtools.js' in index[0]
+  for path in (ROOT / 'docs' / 'pages').iterdir():
+    title = path.read_text('utf-8').partition('\n')[0].removeprefix('# ')
+    page = (built / 'pages' / f'{path.stem}.html').read_text('utf-8')
+    assert f'<title>{title} - lra {lra.__version__}</title>' in page
+    assert f'"pages/{path.stem}"' in index[1]
+
+
+@pytest.mark.full
+def test_links_between_pages_lead_somewhere(built):
+  """Also those of pages whose files are in another folder."""
+  for page in built.rglob('*.html'):
+    text = page.read_text('utf-8')
+    for target in re.findall(r'(?:href|src)="([^"#?:]+)["#?]', text):
+      assert (page.parent / urllib.parse.unquote(target)).exists(), (
+          f'{page}: {target}')
+  first = (built / 'pages' / 'leaderboard.html').read_text('utf-8')
+  task = (built / 'leaderboard' / 'listops_mini.html').read_text('utf-8')
+  assert 'href="../leaderboard/listops_mini.html"' in first
+  assert 'href="../pages/leaderboard.html"' in task
+
+
+@pytest.mark.full
+def test_the_sidebar_has_all_pages_in_groups(built):
+  page = (built / 'index.html').read_text('utf-8')
+  tree = page.partition('<div class="sidebar-tree">')[2].partition('</aside>')[0]
+  assert re.findall('caption-text">([^<]*)<', tree) == [
+      'Start', 'Guides', 'Results', 'Reference']
+  docs = ROOT / 'docs'
+  assert set(re.findall('href="([^"#]+)"', tree)) == {
+      str(path.relative_to(docs).with_suffix('.html'))
+      for path in docs.rglob('*.md') if path != docs / 'index.md'}

@@ -4,7 +4,8 @@ import re
 
 from tests.helpers.paths import ROOT
 
-GENERATED = ('docs/reference/', 'docs/leaderboard/')
+# Generated pages, and links to documents elsewhere.
+GENERATED = ('docs/reference/', 'docs/leaderboard/', 'docs/pages/')
 
 
 def paths():
