@@ -245,7 +245,7 @@ def test_links_between_pages_lead_somewhere(built):
 @pytest.mark.full
 def test_the_sidebar_has_all_pages_in_groups(built):
   page = (built / 'index.html').read_text('utf-8')
-  tree = page.partition('<div class="sidebar-tree">')[2].partition('</aside>')[0]
+  tree = re.search('<div class="sidebar-tree">(.*?)</aside>', page, re.S)[1]
   assert re.findall('caption-text">([^<]*)<', tree) == [
       'Start', 'Guides', 'Results', 'Reference']
   docs = ROOT / 'docs'

@@ -272,6 +272,9 @@ def test_themes(page, scheme):
     assert is_dark() == now
     assert shown.locator('#theme').get_attribute('aria-pressed') == (
         str(now).lower())
+  shown.click('#theme')
+  shown.reload()
+  assert is_dark() == (scheme == 'light')
 
 
 @pytest.mark.parametrize('width', [390, 1012])

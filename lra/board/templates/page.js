@@ -98,18 +98,15 @@
   const root = document.documentElement;
   const theme = document.getElementById('theme');
   const dark = matchMedia('(prefers-color-scheme: dark)');
+  let kept = {};
+  try { kept = localStorage; } catch { /* a browser may refuse to store */ }
+  root.dataset.theme = kept.theme || '';
   const isDark = () => root.dataset.theme ?
       root.dataset.theme === 'dark' : dark.matches;
   const tell = () => { theme.setAttribute('aria-pressed', isDark()); };
-  try {
-    const kept = localStorage.getItem('theme');
-    if (kept === 'dark' || kept === 'light') root.dataset.theme = kept;
-  } catch (error) { /* a browser may store nothing for local files */ }
   theme.addEventListener('click', () => {
     root.dataset.theme = isDark() ? 'light' : 'dark';
-    try {
-      localStorage.setItem('theme', root.dataset.theme);
-    } catch (error) { /* as above */ }
+    kept.theme = root.dataset.theme;
     tell();
   });
   dark.addEventListener('change', tell);
