@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lra.core import bits
+from lra.core import bits, tasks
 from lra.core.errors import UserError, choose
 from lra.core.terminal import say
 from lra.data import batches, longer, prepared
@@ -61,7 +61,8 @@ class Trained:
     examples = list(examples)
     if not examples:
       return []
-    split = encode.split(task, examples)
+    # The vocabulary of word pieces may have fewer ids than there are bytes.
+    split = encode.split(tasks.get(task.name), examples)
     words, most = (
         self.program.experiment.vocabulary, self.program.objective.seq_len)
     if words:  # one token more shows which inputs are longer
