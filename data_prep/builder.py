@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import pathlib
+import sys
 import urllib.request
 from collections.abc import Iterable
 
@@ -26,7 +27,13 @@ from tensorflow_datasets.proto import tf_example_pb2
 from lra.core import paths, tasks
 from lra.core.errors import UserError
 from lra.core.terminal import progress
-from lra.data_prep.content import SPLITS, Content, fingerprint, split_of
+from lra.data_prep.content import (
+  SPLITS,
+  Content,
+  duplicates,
+  fingerprint,
+  split_of,
+)
 from lra.data_prep.source import Origin, Source, digest, sizes
 
 _DOCUMENTS = 'documents'
@@ -191,6 +198,12 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
       if not len(split):
         raise UserError(f'{self.source or self.task.name} has too few examples:'
                         f' none is left for {name}.')
+    for where, count in duplicates(content.splits).items() if (
+        self.source) else ():
+      if 10 * count > len(content.splits[where.split()[-1]]):
+        print(f'warning: {self.source} has {count:,} equal examples in {where}:'
+              ' check that each of its files is the right one.',
+              file=sys.stderr)
     splits = _apart(content.splits)
     self._bar = progress(
         total=sum(map(len, splits.values())), unit=' records',

@@ -62,8 +62,9 @@ def write(place: Place, html: pathlib.Path | None = None, *,
   contents = {place.figures / name: svg for name, svg in drawn.items()} | {
       path: text.encode() for path, text in texts.items()}
   stale = {*place.figures.glob('*.svg'), *(place.details / name for name in (
-      *data.NAMES, *(f'{name}.md' for name in (
-          *tasks.TASKS, 'laptop', 'mechanisms', 'published', 'reading'))))}
+      *data.NAMES, 'mechanisms.md', 'published.md', 'reading.md')), *(
+          path for path in place.details.glob('*.md')
+          if path.is_file() and b'](reading.md)\n' in path.read_bytes())}
   files.write_all(contents, began)
   for path in stale - set(contents):
     path.unlink(missing_ok=True)
@@ -108,9 +109,10 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
   """
   path = place.path(run)
   if replace or not path.exists():
-    result.write(path, shared(run))
+    # A record without the description of its own task would not be shown.
     files.write_all({path.parent / name: data for name, data in (
         tasks.described(tasks.get(run.task)).items())})
+    result.write(path, shared(run))
   with _locked(place):
     other = _differs(run, path)
     if other:

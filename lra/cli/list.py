@@ -4,6 +4,9 @@
   lra list | grep 2006.16236
 """
 
+from lra.core.errors import UserError
+from lra.core.formats import escaped
+
 
 def add_arguments(parser):
   del parser
@@ -11,7 +14,7 @@ def add_arguments(parser):
 
 def main(args) -> int:
   del args
-  print(listing())
+  print(escaped(listing()))
   return 0
 
 
@@ -26,7 +29,12 @@ def listing() -> str:
   from lra.core import tasks
   counts, problems = parameters.table()
   first = parameters.TASKS[0]
-  found = [*tasks.TASKS.values(), *map(tasks.get, tasks.own_names())]
+  found = [*tasks.TASKS.values()]
+  for name in tasks.own_names():
+    try:
+      found.append(tasks.get(name))
+    except UserError as e:
+      problems.append(str(e))
   protocols = {task.name: [
       name for name in base.PROTOCOLS
       if base.protocols.of(name, task.name) is not None] for task in found}

@@ -51,7 +51,7 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
     try:
       for parent in {pathlib.Path(os.path.realpath(path)).parent
                      for path in contents}:
-        _remove_leftovers(parent)
+        remove_leftovers(parent)
       for path, data in contents.items():
         path = pathlib.Path(os.path.realpath(path))
         if os.path.lexists(path) and not path.is_file():
@@ -78,7 +78,7 @@ def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
   temporary = _temporary(folder)
   with signals.unbroken():
     try:
-      _remove_leftovers(folder.parent)
+      remove_leftovers(folder.parent)
       temporary.mkdir(parents=True)
       for name, data in contents.items():
         (temporary / name).write_bytes(data)
@@ -91,11 +91,16 @@ def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
       shutil.rmtree(temporary, ignore_errors=True)
 
 
+def prefix() -> str:
+  """Returns how names of temporary files and folders of this process begin."""
+  return f'.tmp-{_HERE}-{os.getpid()}-'
+
+
 def _temporary(path):
-  return path.parent / f'.tmp-{_HERE}-{os.getpid()}-{secrets.token_hex(4)}'
+  return path.parent / f'{prefix()}{secrets.token_hex(4)}'
 
 
-def _remove_leftovers(folder):
+def remove_leftovers(folder: pathlib.Path) -> None:
   """Removes what killed processes of this machine were writing in a folder."""
   for path in folder.glob(f'.tmp-{_HERE}-*'):
     with contextlib.suppress(OSError, ValueError):

@@ -284,6 +284,26 @@ def own_task(tree, folder):
   return do
 
 
+def few_pieces(tree, folder):
+  """A vocabulary may have fewer word pieces than there are bytes."""
+  bert(folder, tree)
+
+  def do():
+    import numpy as np
+
+    from lra.run import experiment, loader, program
+    from lra.share import api
+    made = experiment.resolve(loader.made_by([
+        *(x for x in BERT[:-1] if 'init_from' not in x),
+        '--config.tokenizer=bert']))
+    model, seen = api.Trained(program.make(made), None, None, 0), []
+    api.Trained._probabilities = lambda self, split: (
+        seen.append(split) or np.ones((len(split), 4)))
+    model.predict(['the cat ' * 30, 'cat'])
+    return [int(x) for x in seen[0].offsets]
+  return do
+
+
 def hub_patterns(tree, folder):
   def do():
     import huggingface_hub
@@ -347,7 +367,7 @@ CASES = {
     'load-none': call('lra.load(None)'),
     'results-nul': call("lra.results('a\\0b')"),
     'hub': hub_patterns, 'nan-id': nan_id, 'export': exported,
-    'own-task': own_task,
+    'own-task': own_task, 'few-pieces': few_pieces,
 }
 
 
