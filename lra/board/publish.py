@@ -46,9 +46,11 @@ def write(place: Place, html: pathlib.Path | None = None, *,
   the page are drawn again. The HTML page is `index.html` in the folder `html`.
   Returns the records that are not shown.
   """
-  from lra.board import charts, data, render  # imported late: they take seconds
+  # Imported late: they take seconds.
+  from lra.board import charts, data, render, suite_charts
   began, found, drawn = _now(place), site.load(place), {}
-  for figure in charts.every(found.begun, found.speeds, found.papers):
+  for figure in [*charts.every(found.begun, found.speeds),
+                 *suite_charts.every(found)]:
     path = place.figures / figure.name
     kept = not all_figures and path.is_file() and all(
         _is_shown(place, place.runs / task) for task in figure.tasks)
