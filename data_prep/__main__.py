@@ -56,8 +56,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(argv, program):
-  if argv is None:
-    check_given(sys.argv[1:])
+  check_given(sys.argv[1:] if argv is None else ())  # others are checked
   args = parser(program).parse_args(argv)
   given = [name for name in _OF_TABLES if getattr(args, name) is not None]
   if args.csv is None and given:

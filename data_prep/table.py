@@ -192,8 +192,7 @@ def describe(name: str, tables: Sequence[str], text: str, label: str, *,
   sources = {str(pathlib.Path(path).absolute()): own.digest(path)
              for path in tables}
   if len({*sources.values()}) < len(tables):
-    raise UserError(f'{tables[1]} has the same content as {tables[0]}, so the '
-                    'test would be on examples of train: leave out --test_csv.')
+    raise UserError(f'{tables[1]} equals {tables[0]}: leave out --test_csv.')
   content = _FILE.format(
       name=name, title=name, length=kept, classes=tuple(classes),
       tables=' and '.join(pathlib.Path(path).name for path in tables)

@@ -4,9 +4,6 @@
   lra list | grep 2006.16236
 """
 
-from lra.core.errors import UserError
-from lra.core.formats import escaped
-
 
 def add_arguments(parser):
   del parser
@@ -14,7 +11,7 @@ def add_arguments(parser):
 
 def main(args) -> int:
   del args
-  print(escaped(listing()))
+  print(listing())
   return 0
 
 
@@ -27,6 +24,8 @@ def listing() -> str:
   from lra.cli import parameters
   from lra.configs import base
   from lra.core import tasks
+  from lra.core.errors import UserError
+  from lra.core.formats import escaped
   counts, problems = parameters.table()
   first = parameters.TASKS[0]
   found = [*tasks.TASKS.values()]
@@ -43,7 +42,7 @@ def listing() -> str:
       f'{t.name:{width}} {t.seq_len:6} tokens{" x 2" if t.dual else "":5}'
       f'{t.num_classes:4} classes  {t.title:33}  {", ".join(protocols[t.name])}'
       for t in found]
-  return '\n'.join([
+  return escaped('\n'.join([
       f'models; their parameters on {first} (protocol {protocols[first][0]}), '
       f'how many times the {catalogue.REFERENCE}\'s these are, and the numbers '
       'that a layer keeps from token to token',
@@ -51,4 +50,4 @@ def listing() -> str:
           {name: {first: count[first]} for name, count in counts.items()},
           states=parameters.state_sizes()) + '\n'.join([
           *problems, 'tasks, and their protocols; the first is the default',
-          *lines])])
+          *lines])]))

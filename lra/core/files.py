@@ -58,7 +58,7 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
           raise UserError(f'Cannot write {path}, which is not a regular file: '
                           'choose another path.')
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _temporary(path)
+        temporary = beside(path)
         with open(temporary, 'xb') as f:
           staged.append((temporary, path))
           f.write(data)
@@ -75,7 +75,7 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
 
 def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
   """Writes a new folder with the files {name: bytes}, or nothing."""
-  temporary = _temporary(folder)
+  temporary = beside(folder)
   with signals.unbroken():
     try:
       remove_leftovers(folder.parent)
@@ -91,13 +91,9 @@ def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
       shutil.rmtree(temporary, ignore_errors=True)
 
 
-def prefix() -> str:
-  """Returns how names of temporary files and folders of this process begin."""
-  return f'.tmp-{_HERE}-{os.getpid()}-'
-
-
-def _temporary(path):
-  return path.parent / f'{prefix()}{secrets.token_hex(4)}'
+def beside(path: pathlib.Path) -> pathlib.Path:
+  """Returns a new path beside another; see `remove_leftovers`."""
+  return path.parent / f'.tmp-{_HERE}-{os.getpid()}-{secrets.token_hex(4)}'
 
 
 def remove_leftovers(folder: pathlib.Path) -> None:

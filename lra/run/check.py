@@ -354,9 +354,8 @@ RULES = (
           ('encoder.cls_has_position', 'encoder.pooling', 'cls'),
           ('encoder.head', 'task', *(
               name for name, task in tasks.TASKS.items() if task.dual)))),
-    ('encoder.tie_dropout', lambda c, t: _own(c, 'encoder.tie_dropout')
-     and not c.encoder.dropout, '{it} means nothing without '
-     'config.encoder.dropout: leave it out.'),
+    ('encoder.tie_dropout', lambda c, t: not c.encoder.dropout and _own(
+        c, 'encoder.tie_dropout'), '{it} needs a config.encoder.dropout.'),
     *((f'encoder.{name}', lambda c, t: c.encoder.norm != 'batch',
        '{it} means nothing to norm={c.encoder.norm}: leave it out, or set '
        'norm=batch.') for name in ('norm_momentum', 'norm_examples')),
@@ -383,8 +382,8 @@ NOTES = (
      'After config.train.steps={c.train.steps}, {found} of the moving average '
      'of {it} are still the initial parameters: choose a smaller decay.'),
     *((f'train.cpu_{name}', lambda c, t, name=name: (
-        c.train[name] and _own(c, f'train.cpu_{name}')),
-       f'{{it}} has no effect, since config.train.{name} is set.')
+        c.train[name] and _own(c, f'train.cpu_{name}')), (
+            f'{{it}} has no effect, since config.train.{name} is set.'))
       for name in ('microbatch_size', 'eval_batch_size')),
     *((f'train.{name}', lambda c, t: (
         {*c.train.ssm_parameters} and {*c.train.ssm_parameters}.isdisjoint(

@@ -81,8 +81,9 @@ def measure(experiment: Experiment) -> Trial:
   first.
   """
   t = experiment.config.train
-  files.remove_leftovers(pathlib.Path(tempfile.gettempdir()))
-  with (tempfile.TemporaryDirectory(prefix=files.prefix()) as folder,
+  place = files.beside(pathlib.Path(tempfile.gettempdir(), 'trial'))
+  files.remove_leftovers(place.parent)
+  with (tempfile.TemporaryDirectory(prefix=place.name) as folder,
         contextlib.closing(Trainer(dataclasses.replace(
             experiment, folder=pathlib.Path(folder)))) as run):
     say('compiling the steps ...')

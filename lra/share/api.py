@@ -61,8 +61,7 @@ class Trained:
     examples = list(examples)
     if not examples:
       return []
-    # The vocabulary of word pieces may have fewer ids than there are bytes.
-    split = encode.split(tasks.get(task.name), examples)
+    split = encode.split(tasks.get(task.name), examples)  # with its own ids
     words, most = (
         self.program.experiment.vocabulary, self.program.objective.seq_len)
     if words:  # one token more shows which inputs are longer
