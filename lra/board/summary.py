@@ -72,8 +72,9 @@ class Summary(NamedTuple):
 def by_protocol(boards: Sequence[Board], group: str) -> list[Summary]:
   """Returns the tables of the 'full', 'mini', 'probe' or 'own' tasks.
 
-  Each protocol has one, with a column for each task that has rows. Runs that change settings of their protocol have tables if
-  there are no others, and on own tasks.
+  Each protocol has one, with a column for each task that has rows. Runs that
+  change settings of their protocol have tables if there are no others, and on
+  own tasks.
   """
   known = [board for board in boards if board.task.group == group]
   keys = sorted({key for board in known for key in board.tables()})
