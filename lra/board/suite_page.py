@@ -127,6 +127,20 @@ def tasks(boards: Sequence[Board]) -> Table:
       suite.suite().tasks)
 
 
+def searches(found: Sequence[Line]) -> Table:
+  """Returns the chosen learning rates, and the validation of each one tried."""
+  def chosen(line, name):
+    if name not in line.cells:
+      return NONE
+    row = line.cells[name].row
+    (field, _), = row.search.grid.items()
+    scores = ' / '.join(percent(score, 1) for _, score in row.search.scores)
+    return f'{identity.flatten(row.config)[field]:g} ({scores})'
+  return Table([text('mechanism', 'model'), *(
+      Column(task.ability, lambda line, name=task.name: chosen(line, name))
+      for task in suite.suite().tasks)], found)
+
+
 def validity(found: Sequence[Validity]) -> Table:
   """Returns how the order of each task agrees with published columns."""
   def held(item):
