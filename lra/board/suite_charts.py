@@ -74,13 +74,14 @@ def heat(found: Sequence[suite.Line], baselines: Mapping[str, float | None]):
       share = min(max((cell.accuracy - least) / max(best - least, 1e-9), 0), 1)
       unsure = cell.differs_from_baseline is False or (cell.above or 0) <= 0
       ax.add_patch(patches.Rectangle(
-          (x - 0.5, y - 0.5), 1, 1, facecolor=colours(share),
-          edgecolor='white', hatch='///' * unsure, linewidth=1))
+          (x - 0.5, y - 0.5), 1, 1, hatch='///' * unsure, linewidth=1,
+          facecolor='#f4f4f4' if unsure else colours(share),
+          edgecolor='#d5d5d5' if unsure else 'white'))
       ax.text(x, y, f'{100 * cell.accuracy:.0f}', ha='center', va='center',
-              fontsize=8, color='white' if share < 0.6 else 'black')
+              fontsize=8, color='black' if unsure or share > 0.6 else 'white')
   ax.set(xlim=(-0.5, len(asked) - 0.5), ylim=(len(order) - 0.5, -0.5))
   ax.set_xticks(range(len(asked)), [
-      '\n'.join(textwrap.wrap(task.ability, 12)) for task in asked])
+      '\n'.join(textwrap.wrap(task.ability, 12)) for task in asked], fontsize=9)
   ax.xaxis.tick_top()
   ax.set_yticks(range(len(order)), [
       f'{line.model} ({line.family})' for line in order], fontsize=9)
@@ -105,19 +106,26 @@ def foretelling(found: Sequence[suite.Validity]) -> list[Figure]:
 def scatter(panels: Sequence[suite.Validity]):
   """Draws a panel for each column: a named mark for each mechanism.
 
-  Mechanisms that the arena was designed on are hollow.
+  Mechanisms that the arena was designed on are hollow. Where marks are close to
+  each other, only the highest has a name.
   """
   height = -(-len(panels) // 2)
   fig = figure.Figure(figsize=(1.6 * style.WIDTH, 3.4 * height),
                       layout='constrained')
   axes = fig.subplots(height, 2, squeeze=False)
   for ax, item in zip(axes.flat, panels, strict=False):
-    for model, here, there in item.points:
+    (low, high), (left, right) = ((min(x), max(x)) for x in list(
+        zip(*item.points, strict=True))[1:])
+    named = []
+    for model, here, there in sorted(item.points, key=lambda one: -one[1]):
       own = model in suite.suite().designed_on
       ax.plot(100 * there, 100 * here, 'o', color=style.COLOURS[0],
               fillstyle='none' if own else 'full')
-      ax.annotate(model, (100 * there, 100 * here), (3, 2), fontsize=6,
-                  textcoords='offset points')
+      if all(abs(here - y) > (high - low) / 25 or
+             abs(there - x) > (right - left) / 4 for y, x in named):
+        named.append((here, there))
+        ax.annotate(model, (100 * there, 100 * here), (4, 2), fontsize=7,
+                    textcoords='offset points')
     ax.set(title=f'{item.ability}: {item.verdict}', ylabel='laptop arena, %',
            xlabel=f'published {item.title}, %')
     ax.margins(0.15)
