@@ -62,8 +62,11 @@ def _seeds(line):
 
 def _at_edge(row):
   """Returns whether the chosen learning rate is at an end of its grid."""
-  (name, grid), = row.search.grid.items()
-  return identity.flatten(row.config)[name] in (min(grid), max(grid))
+  return _rate(row) in (suite.suite().grid[0], suite.suite().grid[-1])
+
+
+def _rate(row):
+  return identity.flatten(row.config)[suite.SEARCHED]
 
 
 class Answer(NamedTuple):
@@ -133,9 +136,8 @@ def searches(found: Sequence[Line]) -> Table:
     if name not in line.cells:
       return NONE
     row = line.cells[name].row
-    (field, _), = row.search.grid.items()
     scores = ' / '.join(percent(score, 1) for _, score in row.search.scores)
-    return f'{identity.flatten(row.config)[field]:g} ({scores})'
+    return f'{_rate(row):g} ({scores})'
   return Table([text('mechanism', 'model'), *(
       Column(task.ability, lambda line, name=task.name: chosen(line, name))
       for task in suite.suite().tasks)], found)
