@@ -56,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(argv, program):
-  check_given(sys.argv[1:] if argv is None else argv)
+  check_given(sys.argv[1:] if argv is None else ())  # others are checked
   args = parser(program).parse_args(argv)
   given = [name for name in _OF_TABLES if getattr(args, name) is not None]
   if args.csv is None and given:
@@ -71,6 +71,8 @@ def _parsed(argv, program):
   if not args.task:
     raise UserError(
         f'No task is named: give --task or --csv, and see {program} --help.')
+  if args.baselines_dir and not args.baselines:
+    raise UserError('--baselines_dir is for --baselines: give that flag too.')
   args.program = program
   return args
 
@@ -87,10 +89,9 @@ def parser(program: str = _PROGRAM) -> argparse.ArgumentParser:
                       help='print facts and examples of the data set')
   parser.add_argument('--baselines', action='store_true',
                       help='score trivial and linear methods, keep a record')
-  parser.add_argument('--baselines_dir',
-                      default=str(paths.results() / 'floors'),
-                      help='folder for records of --baselines; by default '
-                      'floors/ in the folder of results')
+  parser.add_argument('--baselines_dir', help='folder for records of '
+                      '--baselines; by default floors/ in the folder of '
+                      'results')
   mine = parser.add_argument_group('an own task of a table')
   mine.add_argument('--csv', help='table with a line of column names; makes '
                     'the task --name of it')
@@ -112,7 +113,8 @@ def parser(program: str = _PROGRAM) -> argparse.ArgumentParser:
 
 
 def _run(args):
-  folder = pathlib.Path(paths.local(args.baselines_dir, '--baselines_dir'))
+  folder = pathlib.Path(paths.local(
+      args.baselines_dir or paths.results() / 'floors', '--baselines_dir'))
   path = _of_table(args) if args.csv else data_prep.prepare(
       args.task, args.data_dir, args.source)
   print(f'{args.task} is prepared in {path}' if path else

@@ -25,7 +25,8 @@ from tensorflow_datasets.proto import tf_example_pb2
 
 from lra.core import paths, tasks
 from lra.core.errors import UserError
-from lra.core.terminal import progress
+from lra.core.terminal import progress, say
+from lra.data_prep import content as content_lib
 from lra.data_prep.content import SPLITS, Content, fingerprint, split_of
 from lra.data_prep.source import Origin, Source, digest, sizes
 
@@ -184,13 +185,19 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     content = self.make(
         self._files(self.source) if self.source else
         None if self.GENERATED else self._downloaded(dl_manager))
+    equal = content_lib.duplicates(content.splits)
     self.info.metadata.update(
-        content.info, fingerprint=fingerprint(content.splits),
-        source=self.identify_source(), definition=self.definition())
+        {'duplicates': equal, **content.info},
+        fingerprint=fingerprint(content.splits), source=self.identify_source(),
+        definition=self.definition())
     for name, split in content.splits.items():
       if not len(split):
         raise UserError(f'{self.source or self.task.name} has too few examples:'
                         f' none is left for {name}.')
+    for where, count in equal.items():
+      if self.source and 10 * count > len(content.splits[where.split()[-1]]):
+        say(f'warning: {self.source} has {count:,} equal examples in {where}: '
+            'check that each of its files is the right one.')
     splits = _apart(content.splits)
     self._bar = progress(
         total=sum(map(len, splits.values())), unit=' records',

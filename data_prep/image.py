@@ -13,7 +13,7 @@ import numpy as np
 
 from lra.data_prep import cifar
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.content import Content, divided, duplicates
+from lra.data_prep.content import Content, divided
 from lra.data_prep.source import Origin
 
 # Size and SHA-256 of CIFAR-100 are from url_checksums/cifar100.txt of TFDS 4.9.
@@ -68,8 +68,7 @@ def content(images: Mapping[str, Sequence], origin: str,
                      for split in ('train', 'test')), VAL_IMAGES)
   return Content(splits, {
       'origin': origin,
-      'val': f'{VAL_IMAGES} images of train, stratified, by hash of pixels',
-      'duplicates': duplicates(splits)})
+      'val': f'{VAL_IMAGES} images of train, stratified, by hash of pixels'})
 
 
 def _examples(pixels, labels, convert):

@@ -10,7 +10,7 @@ import pathlib
 from lra.core import files, signals, tasks
 from lra.core.errors import UserError, explained
 from lra.data_prep.builder import Builder, check_ranges, configs
-from lra.data_prep.content import SPLITS, Content, duplicates, split_of
+from lra.data_prep.content import SPLITS, Content, split_of
 from lra.data_prep.source import Origin
 
 
@@ -83,11 +83,9 @@ class Own(Builder):
       raise
     except (Exception, SystemExit) as e:  # a user's file may raise anything
       raise UserError(explained(path, e)) from e
-    return Content(splits, {
-        'origin': ', '.join(
-            f'{pathlib.Path(source).name} ({known[:8]})' for source, known in
-            self._names.get('SOURCES', {}).items()) or f'{task.name}.py',
-        'duplicates': duplicates(splits)})
+    return Content(splits, {'origin': ', '.join(
+        f'{pathlib.Path(source).name} ({known[:8]})' for source, known in
+        self._names.get('SOURCES', {}).items()) or f'{task.name}.py'})
 
 
 def _split(task, name, documents, labels):

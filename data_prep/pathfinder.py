@@ -27,7 +27,7 @@ from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep import encode, stamps
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.content import Content, duplicates, images_split, slices
+from lra.data_prep.content import Content, images_split, slices
 from lra.data_prep.source import Origin, Source, bad_row, part
 
 HARD = 'curv_contour_length_14'
@@ -292,6 +292,5 @@ def _read_image(path, side):
 
 
 def _content(images, labels, counts, info):
-  splits = {name: images_split(images[part], labels[part])
-            for name, part in slices(counts).items()}
-  return Content(splits, {**info, 'duplicates': duplicates(splits)})
+  return Content({name: images_split(images[part], labels[part])
+                  for name, part in slices(counts).items()}, info)

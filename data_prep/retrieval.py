@@ -15,7 +15,7 @@ from lra.core import foreign
 from lra.core.terminal import progress
 from lra.data_prep import aan
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.content import SPLITS, Content, choose, duplicates, split_of
+from lra.data_prep.content import SPLITS, Content, choose, split_of
 from lra.data_prep.source import Origin, bad_row, part, read_lines, read_rows
 
 RFC_FILES = {
@@ -99,8 +99,7 @@ def _content(heads, examples, origin, cut, **facts):
   splits = {name: split_of(documents, labels, of) for (name, (labels, _)), of
             in zip(examples.items(), numbers, strict=True)}
   return Content(splits, {
-      'origin': origin, 'bytes_kept': cut, 'documents': len(documents),
-      'duplicates': duplicates(splits), **facts})
+      'origin': origin, 'bytes_kept': cut, 'documents': len(documents)} | facts)
 
 
 def _read_documents(path):

@@ -191,6 +191,8 @@ def describe(name: str, tables: Sequence[str], text: str, label: str, *,
       length is None) else length
   sources = {str(pathlib.Path(path).absolute()): own.digest(path)
              for path in tables}
+  if len({*sources.values()}) < len(tables):
+    raise UserError(f'{tables[1]} equals {tables[0]}: leave out --test_csv.')
   content = _FILE.format(
       name=name, title=name, length=kept, classes=tuple(classes),
       tables=' and '.join(pathlib.Path(path).name for path in tables)

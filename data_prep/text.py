@@ -12,7 +12,7 @@ import re
 from lra.core.errors import UserError
 from lra.core.terminal import progress
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.content import Content, divided, duplicates
+from lra.data_prep.content import Content, divided
 from lra.data_prep.source import Origin, Source
 
 URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
@@ -124,5 +124,4 @@ def _content(reviews, origin, cut, sizes):
   return Content(splits, {
       'origin': origin, 'bytes_kept': cut,
       'val': f'of {VAL_REVIEWS} reviews held out of train, stratified, by hash '
-             'of name',
-      'duplicates': duplicates(splits)})
+             'of name'})

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from lra.core.errors import UserError
 from lra.data_prep.builder import Builder, configs
-from lra.data_prep.content import Content, divided, duplicates
+from lra.data_prep.content import Content, divided
 from lra.data_prep.source import Origin
 
 _ROW = 1 << 10  # bytes; a table whose rows are longer on average is not read
@@ -130,5 +130,4 @@ def _content(rows, corpus, same):
   return Content(splits, {
       'origin': origin if same else f'{origin}, a copy with other bytes',
       'val': f'{corpus.val} items held out of train, stratified, by hash of '
-             'number',
-      'duplicates': duplicates(splits)})
+             'number'})

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from matplotlib import figure, ticker
 
-from lra.board import kinds, suite, summary
+from lra.board import kinds, summary
 from lra.board.catalogue import FAMILIES, REFERENCE
 from lra.board.frame import Board, chosen
-from lra.board.inputs import Published, Speeds
+from lra.board.inputs import Speeds
 from lra.board.tables import lines
 from lra.core import style, tasks
 from lra.core.formats import plain
@@ -35,18 +35,17 @@ class Figure(NamedTuple):
   draw: Callable[[], bytes]
 
 
-def every(boards: Sequence[Board], speeds: Speeds | None,
-          papers: Sequence[Published] = ()) -> list[Figure]:
-  """Returns the figures of all pages."""
-  return [*overview(boards), *profiles(boards), *foretelling(
-      suite.validity(suite.lines(boards), papers)), *(
+def every(boards: Sequence[Board], speeds: Speeds | None) -> list[Figure]:
+  """Returns the figures of all pages but those of the laptop arena."""
+  return [*overview(boards), *profiles(boards), *(
       figure for board in boards for figure in of_task(board, speeds))]
 
 
 def overview(boards: Sequence[Board]) -> list[Figure]:
   """Returns the figure of the full tasks, if one has a row."""
-  full = summary.full(boards)
-  if not any(len(board.rows) for board in full):
+  full = [board for board in boards
+          if board.task.group == 'full' and len(board.rows)]
+  if not full:
     return []
   entries = [
       (f'{board.task.title}, {key.protocol}', sorted(
@@ -147,7 +146,7 @@ def _most(board, wanted, one_each=False):
   return rows if len(rows) > 2 else []
 
 
-def _drawing(draw):
+def drawing(draw):
   """Lets a function that makes a figure return it as an SVG in our style."""
   @functools.wraps(draw)
   def drawn(*arguments, **options) -> bytes:
@@ -156,7 +155,7 @@ def _drawing(draw):
   return drawn
 
 
-@_drawing
+@drawing
 def dots(title: str, entries: Sequence[tuple[str, Sequence, float | None]],
          baselines: Sequence = (), name_first: bool = False):
   """Draws a line for each entry: (text, rows, accuracy of a baseline or None).
@@ -191,7 +190,7 @@ def dots(title: str, entries: Sequence[tuple[str, Sequence, float | None]],
   return _with_legend(fig, ax, [row for _, rows, _ in entries for row in rows])
 
 
-@_drawing
+@drawing
 def cloud(title: str, points: Sequence[tuple[float, Any]],
           areas: Sequence[float], label: str, small: bool = False):
   """Draws a mark for each (x, row), and names those that no other row beats.
@@ -225,7 +224,7 @@ def cloud(title: str, points: Sequence[tuple[float, Any]],
   return _with_legend(fig, ax, [row for _, row in points])
 
 
-@_drawing
+@drawing
 def bars(panels: Sequence[tuple[str, Sequence]], names: Sequence[str]):
   """Draws panels (title, [(line, length, family) of each bar]) side by side."""
   fig, axes = _axes('0: the best baseline, 1: no error',
@@ -244,7 +243,7 @@ def bars(panels: Sequence[tuple[str, Sequence]], names: Sequence[str]):
   return fig
 
 
-@_drawing
+@drawing
 def curves(title: str, trained: int, panels: Sequence[tuple]):
   """Draws a panel for each row, with the other rows in grey.
 
@@ -269,40 +268,6 @@ def curves(title: str, trained: int, panels: Sequence[tuple]):
     ax.set_axis_off()
   fig.supxlabel('tokens of a sequence (dotted: the longest in training)')
   fig.supylabel('scaled accuracy')
-  return fig
-
-
-def foretelling(found: Sequence[suite.Validity]) -> list[Figure]:
-  """Returns the figure of the arena's scores beside published ones, if any."""
-  panels = [one for one in found if one.points]
-  return [Figure(
-      'laptop_published.svg', 'scores in the laptop arena against published '
-      'scores of Long Range Arena', [task.name for task in suite.suite().tasks],
-      functools.partial(scatter, panels))] if panels else []
-
-
-@_drawing
-def scatter(panels: Sequence[suite.Validity]):
-  """Draws a panel for each column: a named mark for each mechanism.
-
-  Mechanisms that the arena was designed on are hollow.
-  """
-  height = -(-len(panels) // 2)
-  fig = figure.Figure(figsize=(1.6 * style.WIDTH, 3.4 * height),
-                      layout='constrained')
-  axes = fig.subplots(height, 2, squeeze=False)
-  for ax, item in zip(axes.flat, panels, strict=False):
-    for model, here, there in item.points:
-      own = model in suite.suite().designed_on
-      ax.plot(100 * there, 100 * here, 'o', color=style.COLOURS[0],
-              fillstyle='none' if own else 'full')
-      ax.annotate(model, (100 * there, 100 * here), (3, 2), fontsize=6,
-                  textcoords='offset points')
-    ax.set(title=f'{item.ability}: {item.verdict}', ylabel='laptop arena, %',
-           xlabel=f'published {item.title}, %')
-    ax.margins(0.15)
-  for ax in axes.flat[len(panels):]:
-    ax.set_axis_off()
   return fig
 
 

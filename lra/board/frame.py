@@ -84,8 +84,8 @@ def load(runs_dir: pathlib.Path, baselines_dir: pathlib.Path,
          ) -> tuple[list[Board], list[store.LeftOut]]:
   """Returns a `Board` for each task with records, and the records left out.
 
-  If `baselines_dir` has none for a task, those in `usual_dir` apply: to rows on
-  exactly their data, and to full tasks without a row if others have one.
+  If `baselines_dir` has none for a task, those in `usual_dir` apply to rows on
+  exactly their data.
   """
   runs, left_out = store.read_classifiers(runs_dir)
   records, invalid = store.read_baselines(baselines_dir)
@@ -93,16 +93,13 @@ def load(runs_dir: pathlib.Path, baselines_dir: pathlib.Path,
   usual = measured if usual_dir in (None, baselines_dir) else {
       record.task: record for record in store.read_baselines(usual_dir)[0]}
   rows, budgets = _rows(runs), inputs.budgets()
-  any_full = any(tasks.get(name).group == 'full' for name in rows.task)
   boards = []
   own = [tasks.get(name) for name in sorted({*rows.task} - {*tasks.TASKS})]
   for task in [*tasks.TASKS.values(), *(task for task in own if task.own)]:
     mine = rows[rows.task == task.name]
     common = usual.get(task.name)
     is_usual = bool(common) and (mine.data == common.fingerprint).any()
-    waits = any_full and mine.empty and task.group == 'full'
-    known = measured.get(task.name) or (
-        common if is_usual or waits else None)
+    known = measured.get(task.name) or (common if is_usual else None)
     if known or len(mine):
       compared, spreads = _compared(mine, known, budgets)
       boards.append(Board(

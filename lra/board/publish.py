@@ -46,9 +46,11 @@ def write(place: Place, html: pathlib.Path | None = None, *,
   the page are drawn again. The HTML pages and their figures are in the folder
   `html`. Returns the records that are not shown.
   """
-  from lra.board import charts, data, render  # imported late: they take seconds
+  # Imported late: they take seconds.
+  from lra.board import charts, data, render, suite_charts
   began, found, drawn = _now(place), site.load(place), {}
-  for figure in charts.every(found.begun, found.speeds, found.papers):
+  for figure in [*charts.every(found.begun, found.speeds),
+                 *suite_charts.every(found)]:
     path = place.figures / figure.name
     kept = not all_figures and path.is_file() and all(
         _is_shown(place, place.runs / task) for task in figure.tasks)
@@ -64,9 +66,10 @@ def write(place: Place, html: pathlib.Path | None = None, *,
     stale |= {html / f'{name}.html' for name in tasks.TASKS}
   texts[place.page] = texts.pop(place.page)  # the last file to be replaced
   contents |= {path: text.encode() for path, text in texts.items()}
-  stale |= {place.details / name for name in (*data.NAMES, *(
-      f'{name}.md' for name in (
-          *tasks.TASKS, 'laptop', 'mechanisms', 'published', 'reading')))}
+  stale |= {*(place.details / name for name in (
+      *data.NAMES, 'mechanisms.md', 'published.md', 'reading.md')), *(
+          path for path in place.details.glob('*.md')
+          if path.is_file() and b'](reading.md)\n' in path.read_bytes())}
   files.write_all(contents, began)
   for path in stale - set(contents):
     path.unlink(missing_ok=True)
@@ -111,9 +114,10 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
   """
   path = place.path(run)
   if replace or not path.exists():
-    result.write(path, shared(run))
+    # A record without the description of its own task would not be shown.
     files.write_all({path.parent / name: data for name, data in (
         tasks.described(tasks.get(run.task)).items())})
+    result.write(path, shared(run))
   with _locked(place):
     other = _differs(run, path)
     if other:

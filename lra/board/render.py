@@ -19,6 +19,7 @@ from lra.board import (
   kinds,
   site,
   suite,
+  suite_charts,
   suite_page,
   summary,
   tables,
@@ -47,7 +48,7 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
   pages = {place.page: 'leaderboard.md'} | {
       place.details / name: name for name, there in (
           ('reading.md', found.begun),
-          ('laptop.md', found.arena),
+          ('laptop.md', found.arena), ('small.md', found.arena),
           ('mechanisms.md', summary.side_by_side(found.boards)),
           ('published.md', found.papers)) if there}
   boards = {place.details / f'{board.task.name}.md': board
@@ -105,7 +106,7 @@ def _environment(found, **options):
       'side_by_side': summary.side_by_side(found.boards),
       'overview': charts.overview(found.boards),
       'profiles': charts.profiles(found.boards),
-      'foretelling': charts.foretelling,
+      'pictures': suite_charts,
       'figures': lambda board: charts.of_task(board, found.speeds)}
   return environment
 

@@ -24,6 +24,7 @@ from lra.board.tables import lines as lines_of
 from lra.core import tasks
 
 AVERAGE = 'average'
+SEARCHED = 'train.learning_rate'
 BETTER, WORSE, UNSURE = 'better', 'worse', 'not told'
 _ANSWERS = {BETTER: 'yes', WORSE: 'no, it is worse', UNSURE: 'not told'}
 # A task foretells its column if the rank correlation over the mechanisms that
@@ -50,6 +51,7 @@ class Suite(NamedTuple):
   reference: str
   designed_on: Sequence[str]
   tasks: Sequence[Task]
+  grid: Sequence[float]
 
   @property
   def averaged(self) -> list[Task]:
@@ -104,11 +106,15 @@ def core_minutes(row: Row) -> float | None:
 
 
 def rows(board: Board) -> list:
-  """Returns the lines of a task in the arena, the highest accuracy first."""
+  """Returns the lines of a task in the arena, the highest accuracy first.
+
+  Rows that another search chose are left out.
+  """
   key = TableKey(suite().protocol, searched=True)
   table = board.tables().get(key)
   return [] if table is None else [
-      line for line in lines_of(table) if line.accuracy is not None]
+      line for line in lines_of(table) if line.accuracy is not None
+      and line.row.search.grid == {SEARCHED: suite().grid}]
 
 
 def lines(boards: Iterable[Board]) -> list[Line]:
@@ -294,8 +300,8 @@ def power(boards: Iterable[Board]) -> list[Power]:
   made, known = [], {board.task.name: board for board in boards}
   for task in suite().tasks:
     some = rows(known[task.name]) if task.name in known else []
-    if len(some) > 1:
-      ranks = [line for line in some if line.rank is not None]
+    ranks = [line for line in some if line.rank is not None]
+    if len(ranks) > 1:
       pairs = len(ranks) * (len(ranks) - 1)
       spread = statistics.spread([line.row.sample for line in some])
       made.append(Power(

@@ -1,6 +1,7 @@
 """The tables and the figure of the laptop arena's page; see `suite`."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from lra.board import suite
 from lra.board.frame import Board
@@ -11,6 +12,7 @@ from lra.core.formats import NONE, count, percent, ranges
 from lra.schema import identity
 
 _MARKS = {suite.BETTER: ' ▲', suite.WORSE: ' ▼', suite.UNSURE: ''}
+_NAMED = 4  # mechanisms that an answer names
 _POINTS = 0.02  # the difference that the table of power asks about
 
 
@@ -60,8 +62,57 @@ def _seeds(line):
 
 def _at_edge(row):
   """Returns whether the chosen learning rate is at an end of its grid."""
-  (name, grid), = row.search.grid.items()
-  return identity.flatten(row.config)[name] in (min(grid), max(grid))
+  return _rate(row) in (suite.suite().grid[0], suite.suite().grid[-1])
+
+
+def _rate(row):
+  return identity.flatten(row.config)[suite.SEARCHED]
+
+
+class Answer(NamedTuple):
+  """What a task says: its best group, the reference and the baseline.
+
+  `best` has the mechanisms that may be at place 1, the highest first, of
+  `count`. `apart` is the share of pairs that differ significantly.
+  """
+  ability: str
+  task: str
+  best: Sequence[str]
+  count: int
+  score: float
+  reference: object | None
+  baseline: float | None
+  apart: float
+
+
+def answers(boards: Sequence[Board]) -> list[Answer]:
+  """Returns what each task with two mechanisms says."""
+  known, made = {board.task.name: board for board in boards}, []
+  sharp = {one.ability: one.apart for one in suite.power(boards)}
+  for task in suite.suite().tasks:
+    if task.ability in sharp:
+      rows = suite.rows(known[task.name])
+      made.append(Answer(
+          task.ability, task.name,
+          [row.model for row in rows if row.rank == 1], len(rows),
+          rows[0].accuracy, next((row for row in rows if (
+              row.model == suite.suite().reference)), None),
+          known[task.name].highest, sharp[task.ability]))
+  return made
+
+
+def said(answer: Answer) -> str:
+  """Returns an answer as a sentence, in Markdown; names are of our models."""
+  best = ', '.join(f'`{name}`' for name in answer.best[:_NAMED])
+  more = len(answer.best) - _NAMED
+  text = (f'best {"are" if len(answer.best) > 1 else "is"} {best}'
+          + f' and {more} more' * (more > 0)
+          + f', {percent(answer.score, 1)}% at most, of {answer.count}.')
+  if row := answer.reference:
+    text += (f' `{row.model}` has {percent(row.accuracy, 1)}%, rank '
+             f'{ranges(range(row.rank, row.last_rank + 1))}')
+  return (f'{text}; the baseline has {percent(answer.baseline, 1)}%. '
+          f'{percent(answer.apart, 0)}% of pairs differ significantly.')
 
 
 def tasks(boards: Sequence[Board]) -> Table:
@@ -77,6 +128,19 @@ def tasks(boards: Sequence[Board]) -> Table:
       text('baseline %', baseline), text('best possible %', 'best'),
       text('in the average', lambda task: 'yes' if task.column else 'no')],
       suite.suite().tasks)
+
+
+def searches(found: Sequence[Line]) -> Table:
+  """Returns the chosen learning rates, and the validation of each one tried."""
+  def chosen(line, name):
+    if name not in line.cells:
+      return NONE
+    row = line.cells[name].row
+    scores = ' / '.join(percent(score, 1) for _, score in row.search.scores)
+    return f'{_rate(row):g} ({scores})'
+  return Table([text('mechanism', 'model'), *(
+      Column(task.ability, lambda line, name=task.name: chosen(line, name))
+      for task in suite.suite().tasks)], found)
 
 
 def validity(found: Sequence[Validity]) -> Table:

@@ -69,22 +69,14 @@ class Summary(NamedTuple):
   unbeaten: list[str]
 
 
-def full(boards: Sequence[Board]) -> list[Board]:
-  """Returns a board for every full task, an empty one if `boards` has none."""
-  known = {board.task.name: board for board in boards}
-  return [known.get(task.name) or Board(task) for task in tasks.TASKS.values()
-          if task.group == 'full']
-
-
 def by_protocol(boards: Sequence[Board], group: str) -> list[Summary]:
   """Returns the tables of the 'full', 'mini', 'probe' or 'own' tasks.
 
-  Each protocol has one. All six tasks of Long Range Arena have a column, others
-  if they have rows. Runs that change settings of their protocol have tables if
-  there are no others, and on own tasks.
+  Each protocol has one, with a column for each task that has rows. Runs that
+  change settings of their protocol have tables if there are no others, and on
+  own tasks.
   """
-  known = full(boards) if group == 'full' else [
-      board for board in boards if board.task.group == group]
+  known = [board for board in boards if board.task.group == group]
   keys = sorted({key for board in known for key in board.tables()})
   usual = [key for key in keys if not key.departures]
   return [_summary(known, key) for key in (
@@ -95,8 +87,7 @@ def _summary(boards, key):
   found = {board.task.name: board.tables().get(key) for board in boards}
   begun = {name: lines(rows) for name, rows in found.items()
            if rows is not None}
-  shown = [board for board in boards
-           if board.task.name in (*begun, *inputs.SCORES)]
+  shown = [board for board in boards if board.task.name in begun]
   models = {row.model for rows in begun.values() for row in rows}
   found = [_line(model, key.protocol, {board.task.name: chosen(
       row for row in begun.get(board.task.name, ()) if row.model == model)

@@ -18,6 +18,7 @@ from lra.board.rows import TableKey, departures, shown
 from lra.board.statistics import Sample
 from lra.core import formats
 from lra.core.formats import NONE, count, percent, points, ranges
+from lra.schema import fields
 
 
 class Column(NamedTuple):
@@ -125,6 +126,9 @@ def _notes(item):
            for run in item.row.runs if run.status != 'ok']
   if item.heavy:
     notes.append(f'{100 * (item.relative_parameters - 1):+.1f}% parameters')
+  if item.row.config['model'].get('released', fields.added(
+      item.row.model).get('model.released')) is False:
+    notes.append('not as in the released code (released=False)')
   if len(set(item.row.values('model_sha256'))) > 1:
     notes.append('mixed versions')
   if item.foreign or item.apart:

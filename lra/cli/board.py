@@ -13,14 +13,14 @@ from lra.core.errors import USER_ERROR, UserError
 
 
 def add_arguments(parser):
-  parser.add_argument('--html', metavar='FOLDER', help='also write HTML '
-                      'pages to this folder, the first as index.html',
-                      type=arguments.path)
-  parser.add_argument('--studies', action='store_true', help='write the page '
-                      'of studies, docs/studies.md, instead')
-  parser.add_argument('--check', metavar='RECORD', help='check a record before '
-                      'you send it: its form, settings, commit, data and the '
-                      'other records', type=arguments.path)
+  one = parser.add_mutually_exclusive_group()
+  one.add_argument('--html', metavar='FOLDER', help='also write HTML pages to '
+                   'this folder, the first as index.html', type=arguments.path)
+  one.add_argument('--studies', action='store_true', help='write the page of '
+                   'studies, docs/studies.md, instead')
+  one.add_argument('--check', metavar='RECORD', help='check a record before '
+                   'you send it: its form, settings, commit, data and the '
+                   'other records', type=arguments.path)
   add_place(parser)
 
 

@@ -24,9 +24,16 @@ def listing() -> str:
   from lra.cli import parameters
   from lra.configs import base
   from lra.core import tasks
+  from lra.core.errors import UserError
+  from lra.core.formats import escaped
   counts, problems = parameters.table()
   first = parameters.TASKS[0]
-  found = [*tasks.TASKS.values(), *map(tasks.get, tasks.own_names())]
+  found = [*tasks.TASKS.values()]
+  for name in tasks.own_names():
+    try:
+      found.append(tasks.get(name))
+    except UserError as e:
+      problems.append(str(e))
   protocols = {task.name: [
       name for name in base.PROTOCOLS
       if base.protocols.of(name, task.name) is not None] for task in found}
@@ -35,7 +42,7 @@ def listing() -> str:
       f'{t.name:{width}} {t.seq_len:6} tokens{" x 2" if t.dual else "":5}'
       f'{t.num_classes:4} classes  {t.title:33}  {", ".join(protocols[t.name])}'
       for t in found]
-  return '\n'.join([
+  return escaped('\n'.join([
       f'models; their parameters on {first} (protocol {protocols[first][0]}), '
       f'how many times the {catalogue.REFERENCE}\'s these are, and the numbers '
       'that a layer keeps from token to token',
@@ -43,4 +50,4 @@ def listing() -> str:
           {name: {first: count[first]} for name, count in counts.items()},
           states=parameters.state_sizes()) + '\n'.join([
           *problems, 'tasks, and their protocols; the first is the default',
-          *lines])])
+          *lines])]))

@@ -51,14 +51,14 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
     try:
       for parent in {pathlib.Path(os.path.realpath(path)).parent
                      for path in contents}:
-        _remove_leftovers(parent)
+        remove_leftovers(parent)
       for path, data in contents.items():
         path = pathlib.Path(os.path.realpath(path))
         if os.path.lexists(path) and not path.is_file():
           raise UserError(f'Cannot write {path}, which is not a regular file: '
                           'choose another path.')
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _temporary(path)
+        temporary = beside(path)
         with open(temporary, 'xb') as f:
           staged.append((temporary, path))
           f.write(data)
@@ -75,10 +75,10 @@ def write_all(contents: Mapping[pathlib.Path, bytes],
 
 def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
   """Writes a new folder with the files {name: bytes}, or nothing."""
-  temporary = _temporary(folder)
+  temporary = beside(folder)
   with signals.unbroken():
     try:
-      _remove_leftovers(folder.parent)
+      remove_leftovers(folder.parent)
       temporary.mkdir(parents=True)
       for name, data in contents.items():
         (temporary / name).write_bytes(data)
@@ -91,11 +91,12 @@ def write_folder(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
       shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _temporary(path):
+def beside(path: pathlib.Path) -> pathlib.Path:
+  """Returns a new path beside another; see `remove_leftovers`."""
   return path.parent / f'.tmp-{_HERE}-{os.getpid()}-{secrets.token_hex(4)}'
 
 
-def _remove_leftovers(folder):
+def remove_leftovers(folder: pathlib.Path) -> None:
   """Removes what killed processes of this machine were writing in a folder."""
   for path in folder.glob(f'.tmp-{_HERE}-*'):
     with contextlib.suppress(OSError, ValueError):

@@ -52,6 +52,10 @@ class Options:
   profile: str | None = None
   record_later: bool = False
 
+  def __post_init__(self):
+    if self.replace and self.record is False:
+      raise UserError('--replace and --norecord: leave out one of them.')
+
   @property
   def minutes(self) -> float | None:
     """The minutes left until the deadline; None without one."""

@@ -42,8 +42,9 @@ class Answer(NamedTuple):
 
   The column is a task, or a value of the study's axis. The difference is the
   accuracy of the claim's arm minus that of the other, a fraction, with its 95%
-  interval; `p` is the p-value of the test, NaN without one. The verdict is `SAME`, `EQUAL`, `UNSURE` or `OPPOSITE`; or `higher`
-  or `lower` if the paper's result is not known.
+  interval and the p-value of the test, NaN without one. The verdict is `SAME`,
+  `EQUAL`, `UNSURE` or `OPPOSITE`; or `higher` or `lower` if the paper's result
+  is not known.
   """
   claim: Claim
   column: str

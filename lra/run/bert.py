@@ -15,6 +15,7 @@ import numpy as np
 from lra.core import files, foreign, paths
 from lra.core.errors import UserError
 from lra.schema import identity
+from lra.schema.fields import MANY
 
 # How `config.init_source` begins if `init_from` is a BERT.
 _PREFIX = 'bert-'
@@ -109,9 +110,11 @@ def check(config, folder: pathlib.Path) -> None:
   theirs, ours = settings(folder), identity.flatten(config.to_dict())
   wanted = _FIXED | {'encoder.gelu': _GELU[theirs['hidden_act']]}
   for field, name in _SAME.items():
-    if name not in theirs:
-      raise UserError(f'{folder / "config.json"} lacks {name}: restore it.')
-    wanted[field] = theirs[name]
+    value = theirs.get(name)
+    if type(value) not in (int, float) or not 0 < value <= MANY:
+      raise UserError(f'{folder / "config.json"} has no {name} that is a '
+                      'number above 0: restore it.')
+    wanted[field] = value
   differ = [f'--config.{field}={value}' for field, value in wanted.items()
             if ours.get(field, value) != value]
   if differ:

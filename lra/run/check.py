@@ -346,10 +346,16 @@ RULES = (
           ('train.b2', 'optim.name', 'adamw', 'adam', 'lion', 'muon'),
           ('train.eps', 'optim.name', 'adamw', 'adam', 'muon'),
           ('encoder.norm_eps', 'encoder.norm', 'layer'),
+          *((f'encoder.{name}', 'encoder.norm', 'layer', 'scale', 'rms',
+             'batch') for name in ('norm_place', 'norm_embedding')),
+          ('encoder.gelu', 'encoder.block', 'mlp'),
+          ('encoder.head_layers', 'encoder.pooler', False),
           ('encoder.max_positions', 'encoder.positions', 'learned'),
           ('encoder.cls_has_position', 'encoder.pooling', 'cls'),
           ('encoder.head', 'task', *(
               name for name, task in tasks.TASKS.items() if task.dual)))),
+    ('encoder.tie_dropout', lambda c, t: not c.encoder.dropout and _own(
+        c, 'encoder.tie_dropout'), '{it} needs a config.encoder.dropout.'),
     *((f'encoder.{name}', lambda c, t: c.encoder.norm != 'batch',
        '{it} means nothing to norm={c.encoder.norm}: leave it out, or set '
        'norm=batch.') for name in ('norm_momentum', 'norm_examples')),
@@ -375,6 +381,10 @@ NOTES = (
         (rest := c.optim.ema ** c.train.steps) > 0.1 and f'{rest:.0%}'),
      'After config.train.steps={c.train.steps}, {found} of the moving average '
      'of {it} are still the initial parameters: choose a smaller decay.'),
+    *((f'train.cpu_{name}', lambda c, t, name=name: (
+        c.train[name] and _own(c, f'train.cpu_{name}')), (
+            f'{{it}} has no effect, since config.train.{name} is set.'))
+      for name in ('microbatch_size', 'eval_batch_size')),
     *((f'train.{name}', lambda c, t: (
         {*c.train.ssm_parameters} and {*c.train.ssm_parameters}.isdisjoint(
             _groups(c)) and ', '.join(_groups(c))),

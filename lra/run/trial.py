@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from lra.core import machine, signals
+from lra.core import files, machine, signals
 from lra.core.formats import gib, quantity
 from lra.core.terminal import StopRequest, say
 from lra.data import prepared
@@ -81,7 +81,9 @@ def measure(experiment: Experiment) -> Trial:
   first.
   """
   t = experiment.config.train
-  with (tempfile.TemporaryDirectory(prefix='lra-trial-') as folder,
+  place = files.beside(pathlib.Path(tempfile.gettempdir(), 'trial'))
+  files.remove_leftovers(place.parent)
+  with (tempfile.TemporaryDirectory(prefix=place.name) as folder,
         contextlib.closing(Trainer(dataclasses.replace(
             experiment, folder=pathlib.Path(folder)))) as run):
     say('compiling the steps ...')

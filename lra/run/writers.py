@@ -116,6 +116,10 @@ class _Tracker:
                points: Sequence[Point]):
     self._path, self._number = folder / self.file, 0
     self._kept = files.read_json(self._path) or {'id': '', 'points': 0}
+    if not isinstance(self._kept, dict) or [
+        type(self._kept.get(name)) for name in ('id', 'points')] != [str, int]:
+      raise UserError(f'{self._path} is damaged: restore it, or delete it to '
+                      'log to a new run.')
     self._begin(folder, config)
     for point in points:
       self.write(point)

@@ -9,13 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from lra.core import bits
+from lra.core import bits, tasks
 from lra.core.errors import UserError, choose
 from lra.core.terminal import say
 from lra.data import batches, longer, prepared
 from lra.data_prep import encode
 from lra.run import program, provenance, restore, scoring
-from lra.schema.fields import COUNT
 from lra.share import hub, int8
 
 
@@ -62,15 +61,19 @@ class Trained:
     examples = list(examples)
     if not examples:
       return []
-    split = encode.split(task, examples)
+    split = encode.split(tasks.get(task.name), examples)  # with its own ids
     words, most = (
         self.program.experiment.vocabulary, self.program.objective.seq_len)
-    whole = words.split(split, COUNT) if words else split
-    cut = int((np.diff(whole.offsets) > most).sum())
-    if cut:
-      say(f'{cut:,} of {len(whole.offsets) - 1:,} inputs are longer than the '
-          f'{most:,} tokens that the model reads: their ends are cut off.')
-    split = words.split(split, most) if words else split
+    if words:  # one token more shows which inputs are longer
+      split = words.split(split, most + 1)
+    cut = np.diff(split.offsets) > most
+    if cut.any():
+      say(f'{cut.sum():,} of {len(cut):,} inputs are longer than the {most:,} '
+          'tokens that the model reads: their ends are cut off.')
+    if words:  # the last token is [SEP]
+      split = dataclasses.replace(
+          split, tokens=np.delete(split.tokens, split.offsets[1:][cut] - 2),
+          offsets=split.offsets - np.cumsum([0, *cut]))
     names, found = encode.names(task), self._probabilities(split)
     return [Prediction(int(label), names[label], p)
             for label, p in zip(found.argmax(-1), found, strict=True)]

@@ -113,3 +113,14 @@ def test_a_baseline_is_compared_by_the_same_examples(tmp_path):
   other = line([True] * 10 + [False] * 90 + [True] * 100)
   assert '| +5.0 n.s. | 1 |' in other
   assert 'significantly better than the baseline "rule" (50.00 %)' in other
+
+
+@pytest.mark.parametrize('arguments, noted', [
+    ({}, True), ({'released': False}, True), ({'released': True}, False)])
+def test_a_row_of_other_rules_than_the_released_ones_is_noted(
+    tmp_path, arguments, noted):
+  """A record without the field is older than it."""
+  run = make('retnet')
+  run['config']['model'] |= arguments
+  text = Place(tmp_path / 'page', [run]).render()
+  assert ('released=False' in text) == noted

@@ -73,6 +73,17 @@ def test_a_line_has_the_mean_of_its_tasks_and_its_rank(boards):
   assert s4d.core_minutes == pytest.approx(2 * (seconds + 300 / 3) / 60)
 
 
+def test_rows_of_another_search_are_no_part_of_the_arena(boards, tmp_path):
+  found = boards({'lru': (300,) * 4})
+  for path in (tmp_path / 'runs').glob('*/*.json'):
+    run = json.loads(path.read_text())
+    run['search'] |= {'tried': 1, 'grid': {'train.learning_rate': [0.003]},
+                      'scores': run['search']['scores'][1:2]}
+    path.write_text(json.dumps(run))
+  other, _ = frame.load(tmp_path / 'runs', tmp_path / 'none')
+  assert suite.lines(found) and not suite.lines(other)
+
+
 def test_a_mechanism_stands_among_the_others_only(boards):
   found = boards(FOUR)
   own = {task: Sample((0.9, 0.91, 0.92), 1000) for task in AVERAGED}

@@ -74,7 +74,7 @@ def test_protocols_have_tables_of_their_own(tmp_path):
   runs[0] |= {'protocol': 'lra', 'config': {
       **runs[0]['config'], 'protocol': 'lra'}}
   found = tables(tmp_path, runs)
-  assert [(protocol, lines['transformer']['ListOps'][0] != '–')
+  assert [(protocol, 'ListOps' in lines['transformer'])
           for protocol, lines in found.items()] == [
               ('lra', True), ('simpletron', False)]
   assert 'mean of 5' not in found['simpletron']['transformer']
@@ -87,15 +87,13 @@ def test_a_mean_is_heavy_where_one_of_its_rows_is(tmp_path):
   assert found['local']['mean of 5'][0] == '52.0 †'
 
 
-def test_all_six_tasks_have_a_column_and_their_baselines(tmp_path):
-  found = table(tmp_path, rows(['listops']), floors=[
+def test_only_tasks_with_rows_have_a_column_and_their_baselines(tmp_path):
+  found = table(tmp_path, rows(['listops', 'text']), floors=[
       {**FLOORS, 'task': task} for task in ('listops', 'image')])
   assert list(found) == ['baseline', 'transformer']
-  assert list(found['baseline']) == [
-      'model', 'ListOps', 'Text', 'Retrieval', 'Image', 'Pathfinder', 'Path-X',
-      'state size']
+  assert list(found['baseline']) == ['model', 'ListOps', 'Text', 'state size']
   assert [cell for cell, _ in found['baseline'].values()] == [
-      'baseline', '68.00', '–', '–', '68.00', '–', '–', '–']
+      'baseline', '68.00', '50.00', '–']
 
 
 def test_states_span_the_tasks(tmp_path):

@@ -66,13 +66,6 @@ def test_ones_own_baselines_come_first(tmp_path, usual):
   assert 'my rule' in text and 'a rule' not in text
 
 
-def test_full_tasks_that_wait_have_them(tmp_path, usual):
-  text = page(Place(tmp_path / 'own', [run()], ()), usual)
-  assert '| **baseline** | **50.00** | **50.00** | **–** |' in text
-  alone = page(Place(tmp_path / 'mini', [make()], ()), usual)
-  assert '**50.00** | **50.00**' not in alone
-
-
 @pytest.mark.parametrize('data, said', [(DATA, True), ('beef00000000', False)])
 def test_notes_are_of_the_usual_data(tmp_path, usual, data, said):
   place = Place(tmp_path / 'own', [run(data=data)], ())

@@ -7,7 +7,7 @@ import re
 import markdown_it
 import pytest
 
-from lra.board import charts
+from lra.board import charts, suite
 from tests.helpers import commands, scored
 from tests.helpers.page import FLOORS, RUNS, Page, Place, make
 
@@ -33,7 +33,8 @@ def write(place, command=lambda run, seeds: f'python {run.model} {seeds}'):
 def columns(table):
   """Returns the columns of a table, in any order."""
   head, rows = table
-  return {(name, *(row[i] for row in rows)) for i, name in enumerate(head)}
+  return frozenset(
+      (name, *(row[i] for row in rows)) for i, name in enumerate(head))
 
 
 def test_tables_are_those_of_the_markdown_pages(tmp_path):
@@ -46,9 +47,9 @@ def test_tables_are_those_of_the_markdown_pages(tmp_path):
       path.read_text('utf-8'))) for path in (
           place.page, *place.details.glob('*.md'))]
   # Records have their own tables in Markdown, but belong to rows in HTML.
-  tables = [table for page in theirs for table in page.cells()
-            if 'command' not in table[0]]
-  for table in map(columns, tables):
+  tables = {columns(table) for page in theirs
+            for table in page.cells() if 'command' not in table[0]}
+  for table in tables:
     mine = next(found for found in left if table <= found)
     left.remove(mine)
     assert {name for name, *_ in mine - table} <= {
@@ -84,12 +85,13 @@ def arena():
               state_size=77,
               device='cpu (2 cores)', protocol='laptop_1')
   made['config'] |= {'protocol': 'laptop_1'}
-  made['config']['train']['learning_rate'] = 0.1
+  low, *rest = suite.suite().grid
+  made['config']['train']['learning_rate'] = low
   return made | {'search': {
-      'tried': 2, 'grid': {'train.learning_rate': [0.1, 0.2]},
+      'tried': 1 + len(rest), 'grid': {suite.SEARCHED: [low, *rest]},
       'chosen_by': 'validation accuracy', 'seed': 0, 'steps': 9, 'seconds': 30,
-      'scores': [[{'train.learning_rate': 0.1}, 0.7],
-                 [{'train.learning_rate': 0.2}, 0.6]]}}
+      'scores': [[{suite.SEARCHED: low}, 0.7], *(
+          [{suite.SEARCHED: one}, 0.6] for one in rest)]}}
 
 
 def test_the_arena_is_first(tmp_path):

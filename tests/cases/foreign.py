@@ -267,20 +267,41 @@ def exported(tree, folder):
 
 def own_task(tree, folder):
   place = example(tree, folder)
-  if tree.new and importlib.util.find_spec('lra.schema.task_file'):
+  if tree.new:
     from lra.core import tasks
-    from lra.data_prep import encode
-    from lra.schema import task_file
-    (place / 'input.json').write_text(json.dumps(task_file.content(
-        tasks.get('listops_mini'), encode.form(tasks.get('listops_mini')))))
-  for name in ('config.json', 'result.json', 'input.json'):
+    if hasattr(tasks, 'description'):
+      (place / 'task.json').write_text(json.dumps(tasks.description(
+          tasks.get('listops_mini')) | {'classes': list('0123456789')}))
+  for name in ('config.json', 'result.json', 'task.json'):
     if (place / name).exists():
       (place / name).write_text((place / name).read_text().replace(
           '"listops_mini"', '"mine"'))
 
   def do():
     import lra
-    return lra.load(place).predict(['[MAX 2 9 ]'])[0].name
+    # The bytes of an own task are codes: [MAX 2 9 ].
+    text = '\x0b\x02\x09\x0e' if tree.new else '[MAX 2 9 ]'
+    return lra.load(place).predict([text])[0].name
+  return do
+
+
+def few_pieces(tree, folder):
+  """A vocabulary may have fewer word pieces than there are bytes."""
+  bert(folder, tree)
+
+  def do():
+    import numpy as np
+
+    from lra.run import experiment, loader, program
+    from lra.share import api
+    made = experiment.resolve(loader.made_by([
+        *(x for x in BERT[:-1] if 'init_from' not in x),
+        '--config.tokenizer=bert']))
+    model, seen = api.Trained(program.make(made), None, None, 0), []
+    api.Trained._probabilities = lambda self, split: (
+        seen.append(split) or np.ones((len(split), 4)))
+    model.predict(['the cat ' * 30, 'cat'])
+    return [int(x) for x in seen[0].offsets]
   return do
 
 
@@ -347,7 +368,7 @@ CASES = {
     'load-none': call('lra.load(None)'),
     'results-nul': call("lra.results('a\\0b')"),
     'hub': hub_patterns, 'nan-id': nan_id, 'export': exported,
-    'own-task': own_task,
+    'own-task': own_task, 'few-pieces': few_pieces,
 }
 
 

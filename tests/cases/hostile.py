@@ -1,4 +1,4 @@
-"""300 hostile inputs over the commands and readers of a checkout.
+"""497 hostile inputs over the commands and readers of a checkout.
 
 PYTHONPATH=CLONE python tests/cases/hostile.py CLONE [WORD]
 
@@ -96,9 +96,10 @@ for reader, arguments in {
     'config.json': ('predict', 'x.txt', 'model'),
     'env.json': ('predict', 'x.txt', 'model'),
     'result.json': ('compare', 'model', 'model'),
-    'input.json': ('predict', 'x.txt', 'model')}.items():
+    'task.json': ('predict', 'x.txt', 'model')}.items():
   for kind, content in JSON.items():
-    add(f'json-{reader}-{kind}', whole(reader, content, *arguments))
+    odd = '?' if (reader, kind) == ('task.json', 'null') else ''
+    add(f'json-{reader}-{kind}{odd}', whole(reader, content, *arguments))
 
 # 2 fields of a model's config (40)
 FIELDS = {
@@ -535,7 +536,8 @@ def main():
       left = {p.name for p in folder.iterdir()} - before - {'.cache', 'd'}
     errors = [x for x in err.splitlines() if x.startswith('error: ')]
     raw = '\x1b[2J' in out + err or '\x1b[2J' in err
-    kind = ('traceback' if 'Traceback' in err else 'hang' if rc == 'hang' else
+    kind = ('no torch' if "No module named 'torch'" in err else
+            'traceback' if 'Traceback' in err else 'hang' if rc == 'hang' else
             'raw escape' if raw else
             'crash' if isinstance(rc, int) and rc < 0 else
             'odd code' if rc not in (0, 2) else

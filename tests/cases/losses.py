@@ -330,7 +330,17 @@ for _name, _changes in {
         'encoder.positions=none', 'encoder.max_positions=9000'),
     'cls_position_without_cls': (
         'encoder.pooling=mean', 'encoder.cls_has_position=True'),
-    'nli_of_one_document': ('encoder.head=nli',)}.items():
+    'nli_of_one_document': ('encoder.head=nli',),
+    'norm_place_of_none': ('encoder.norm=none', 'encoder.norm_place=post'),
+    'norm_embedding_of_none': (
+        'encoder.norm=none', 'encoder.norm_embedding=True'),
+    'gelu_of_glu': ('encoder.block=glu', 'encoder.gelu=exact'),
+    'head_layers_of_pooler': (
+        'encoder.pooler=True', 'encoder.head_layers=3'),
+    'tie_dropout_without': (
+        'encoder.dropout=0', 'encoder.tie_dropout=True'),
+    'cpu_microbatch': ('train.microbatch_size=8',
+                       'train.cpu_microbatch_size=4')}.items():
   def _one(changes=_changes):
     return _config('transformer', 'text', *(
         f'--config.{change}' for change in changes))
@@ -401,6 +411,100 @@ def a3_field_in_two_forms():
   path.write_text('[[runs]]\nmodels = ["local"]\ntasks = ["parity"]\n'
                   'set."train.steps" = 7\nset.train.steps = 9\n')
   return told(lra('runs', str(path), '--plan', cwd=ROOT))
+
+
+@case
+def a3_flags_without_effect():
+  found = [lra(*words) for words in (
+      ('board', '--studies', f'--html={HOME}/x', f'--results_dir={HOME}/none'),
+      ('data', '--task=parity', f'--baselines_dir={HOME}/b'))]
+  found.append(train(HOME / 'replace', '--replace'))
+  return '; '.join(told(result)[:70] for result in found)
+
+
+def _own_task(name, test=''):
+  """Returns a folder with an own task, and the result of its command."""
+  folder = HOME / name
+  shutil.copytree(ROOT / 'configs', folder / 'configs')
+  (folder / 'm.csv').write_text('t,l\n' + ''.join(
+      f'text {i},{i % 2}\n' for i in range(99)))
+  return folder, lra(
+      'data', '--csv=m.csv', '--text=t', '--label=l', '--name=mine', *test,
+      f'--data_dir={folder}/data', cwd=folder)
+
+
+@case
+def a3_test_table_that_is_the_first():
+  return told(_own_task('same', ['--test_csv=m.csv'])[1])
+
+
+_KILL_AFTER = """
+import os, runpy, sys
+sys.path.insert(0, {root!r})
+from lra.core import files
+write_all = files.write_all
+def killed(contents, *more):
+  write_all(contents, *more)
+  if any('res/runs' in str(path) for path in contents):
+    os.kill(os.getpid(), 9)
+files.write_all = killed
+sys.argv = ['run_lra.py', *sys.argv[1:]]
+runpy.run_path({root!r} + '/run_lra.py', run_name='__main__')
+"""
+
+
+@case
+def a1_record_of_own_task_killed():
+  """Between the record and the description of its task."""
+  folder, _ = _own_task('record')
+  args = ['--config=configs/transformer.py:mine', '--record', *flags(),
+          '--results_dir=res', f'--config.data_dir={folder}/data']
+  code, *_ = python(_KILL_AFTER.format(root=str(ROOT)), *args, cwd=folder)
+  result = lra(*args, cwd=folder)
+  (folder / 'configs/tasks/mine.py').unlink()
+  (folder / 'res/leaderboard.md').unlink(missing_ok=True)
+  board = lra('board', '--results_dir=res', cwd=folder)
+  page = folder / 'res/leaderboard/mine.md'
+  there = page.exists()
+  for path in folder.glob('res/runs/mine/*'):
+    path.unlink()
+  lra('board', '--results_dir=res', cwd=folder)
+  return (f'killed {code}, again rc {result[0]}, elsewhere left out '
+          f'{"left out" in board[2]}, page {there}, without rows '
+          f'{page.exists()}')
+
+
+@case
+def a1_count_of_a_tracker_damaged():
+  folder = _folder('tracker')
+  (folder / 'r').mkdir()
+  (folder / 'r/mlflow.json').write_text('{"id": "", "points": "x"}')
+  return told(train(folder / 'r', '--log=mlflow', cwd=folder))
+
+
+@case
+def a2_test_table_copied_from_val():
+  folder = HOME / 'copied'
+  folder.mkdir()
+  for split, first in (('train', 0), ('val', 1), ('test', 1)):
+    (folder / f'basic_{split}.tsv').write_text('Source\tTarget\n' + ''.join(
+        f'[MAX {first} {i // 10} {i % 10} ]\t{max(first, i // 10, i % 10)}\n'
+        for i in range(100)))
+  return _said(lra('data', '--task=listops', f'--source={folder}',
+                   f'--data_dir={HOME}/copied-data'), 'equal examples')
+
+
+@case
+def b_list_with_a_broken_task():
+  folder = HOME / 'broken'
+  shutil.copytree(ROOT / 'configs', folder / 'configs')
+  (folder / 'configs/tasks').mkdir(exist_ok=True)
+  (folder / 'configs/tasks/bad.py').write_text('CLASSES = (\n')
+  (folder / 'configs/tasks/clear.py').write_text(
+      'TITLE = "\\x1b[2J"\nSEQ_LEN = 64\nCLASSES = ("a", "b")\n')
+  code, out, err = lra('list', cwd=folder)
+  return (f'rc {code}, {len(out.splitlines())} lines, bad.py named '
+          f'{"bad.py" in out + err}, raw escape {chr(27) in out}')
 
 
 @case
@@ -514,6 +618,22 @@ def e_run_killed_before_a_rename():
   result = lra(*args)
   return (f'killed {code}, again rc {result[0]}, left '
           f'{len(list(folder.glob(".tmp-*")))}')
+
+
+@case
+def e_trial_killed():
+  place = HOME / 'tmp'
+  place.mkdir()
+  ENV['TMPDIR'] = str(place)
+  words = (f'--config={ROOT}/configs/simpletron.py:listops_mini', '--trial',
+           '--compile_cache=', *flags(train__steps=None))
+  killed(lra(*words, wait=False), lambda: any(
+      path for name in ('lra-trial-*/*', '.tmp-*/*')
+      for path in place.glob(name)))
+  before = len([*place.iterdir()])
+  code, *_ = lra(*words)
+  del ENV['TMPDIR']
+  return f'left {before}, again rc {code}, left {len([*place.iterdir()])}'
 
 
 @case

@@ -81,7 +81,7 @@ def test_what_a_kill_left_is_removed(
       [sys.executable, '-c', _KILLED, function, arguments],
       env={**os.environ, 'PYTHONPATH': str(ROOT)})
   assert done.returncode == -signal.SIGKILL and list(tmp_path.glob('.tmp-*'))
-  mine = files._temporary(tmp_path / 'x')  # a process that writes now
+  mine = files.beside(tmp_path / 'x')  # a process that writes now
   mine.touch()
   for name in ('.tmp-note', '.tmp-1-2-3', '.tmp--x-'):  # of other programs
     (tmp_path / name).touch()

@@ -197,6 +197,14 @@ BROKEN = [
                      'encoder.norm_examples': 8}, 'those of 8 examples'),
     *((TEXT, 'super', {'train.lengths': lengths}, 'whole numbers')
       for lengths in ((1.5,), (0,), ('a' * 300,), (2**20 + 1,))),
+    *((TEXT, 'super', {'encoder.norm': 'none', f'encoder.{name}': value},
+       'encoder.norm=none') for name, value in (
+           ('norm_place', 'post'), ('norm_embedding', True))),
+    (TEXT, 'super', {'encoder.block': 'glu', 'encoder.gelu': 'exact'}, 'glu'),
+    (TEXT, 'super', {'encoder.pooler': True, 'encoder.head_layers': 3},
+     'encoder.pooler=True'),
+    (TEXT, 'super', {'encoder.dropout': 0.0, 'encoder.tie_dropout': True},
+     'encoder.dropout'),
     (TEXT, 'super', {'optim.final_fraction': 0.1}, 'rsqrt'),
     (TEXT, 'super', {'optim.momentum': 0.5}, 'adamw|sgd'),
     *((TEXT, 'super', {'optim.groups': groups}, words) for groups, words in (
@@ -264,7 +272,9 @@ def test_each_rule_is_broken_by_one_of_these(monkeypatch):
     ('image_mini', 'super', {'optim.ema': 0.9999}, '82%'),
     ('text,protocol=s4', 'long_conv', {'train.ssm_learning_rate': 0.001},
      'train.ssm_learning_rate'),
-    ('text,protocol=s5', 'long_conv', {}, 'train.ssm_weight_decay')])
+    ('text,protocol=s5', 'long_conv', {}, 'train.ssm_weight_decay'),
+    (TEXT, 'super', {'train.microbatch_size': 8, 'train.cpu_microbatch_size': 4
+                     }, 'train.cpu_microbatch_size=4')])
 def test_a_setting_without_effect_is_named(arg, model, changes, word):
   assert any(word in note for note in check.broken(
       check.NOTES, _config(arg, model, **changes)))
