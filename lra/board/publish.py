@@ -10,6 +10,7 @@ that is older than the page is on it, whoever was killed, and of many processes
 that wait for the lock few must write a page.
 """
 
+import collections
 import contextlib
 import fcntl
 import os
@@ -20,8 +21,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from lra.board import inputs, site
-from lra.board.site import Place
-from lra.board.store import LeftOut
+from lra.board.site import Content, Place
 from lra.core import files, machine, paths, tasks
 from lra.core.errors import UserError
 from lra.core.formats import aligned, percent, points, quantity
@@ -38,13 +38,13 @@ _MOMENT_SECONDS = 1
 
 
 def write(place: Place, html: pathlib.Path | None = None, *,
-          all_figures: bool = True) -> list[LeftOut]:
-  """Writes the pages, figures and CSV files, and removes stale ones.
+          all_figures: bool = True) -> tuple[Content, list[pathlib.Path]]:
+  """Writes the changed pages, figures and CSV files, and removes stale ones.
 
   Every input is checked and every file is ready before the first is replaced.
   It takes no lock. Without `all_figures`, only those with a record newer than
   the page are drawn again. The HTML page is `index.html` in the folder `html`.
-  Returns the records that are not shown.
+  Returns what the pages show, and the other files that changed.
   """
   from lra.board import charts, data, render  # imported late: they take seconds
   began, found, drawn = _now(place), site.load(place), {}
@@ -58,16 +58,20 @@ def write(place: Place, html: pathlib.Path | None = None, *,
       data.csv_files(found.boards, found.speeds).items()}
   if html:
     texts[html / 'index.html'] = render.html(found, drawn, html)
-  texts[place.page] = texts.pop(place.page)  # the last file to be replaced
+  page = texts.pop(place.page).encode()
   contents = {place.figures / name: svg for name, svg in drawn.items()} | {
       path: text.encode() for path, text in texts.items()}
-  stale = {*place.figures.glob('*.svg'), *(place.details / name for name in (
-      *data.NAMES, *(f'{name}.md' for name in (
-          *tasks.TASKS, 'laptop', 'mechanisms', 'published', 'reading'))))}
-  files.write_all(contents, began)
+  stale = {*place.figures.glob('*.svg'), *place.pages.glob('*.md'), *(
+      place.details / name for name in (*data.NAMES, *(
+          f'{name}.md' for name in (*tasks.TASKS, 'laptop', 'mechanisms',
+                                    'published', 'reading'))))}
+  changed = {path: new for path, new in contents.items()
+             if not path.is_file() or path.read_bytes() != new}
+  # The last file to be replaced; its time is that of the records.
+  files.write_all(changed | {place.page: page}, began)
   for path in stale - set(contents):
     path.unlink(missing_ok=True)
-  return found.left_out
+  return found, [*changed]
 
 
 def check(place: Place, names: Iterable[str] = ()) -> None:
@@ -101,7 +105,7 @@ def check(place: Place, names: Iterable[str] = ()) -> None:
 
 
 def publish(run: Result, place: Place, *, replace: bool = False) -> None:
-  """Adds a finished run to the records and makes the page again.
+  """Adds a finished run to the records, and prints where it stands on the page.
 
   If the run already has a record with another content, it prints a comparison
   and changes nothing, unless `replace`.
@@ -119,7 +123,12 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
     elif _is_shown(place, path):
       print(f'{place.page} has this run: another process has written it')
     else:
-      _write(place, all_figures=False)
+      from lra.board import mechanisms  # imported late, like `charts`
+      said = mechanisms.standing(
+          _write(place, all_figures=False).boards, run.task,
+          path.relative_to(place.results).as_posix())
+      if said:
+        print(f'{said}; {paths.shown(place.details / f"{run.task}.md")}')
 
 
 def done(run: Result, place: Place, *, replace: bool = False) -> bool:
@@ -149,9 +158,15 @@ def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
 
 
 def _write(place, html=None, all_figures=True):
-  for record in write(place, html, all_figures=all_figures):
+  found, changed = write(place, html, all_figures=all_figures)
+  for record in found.left_out:
     say(f'left out: {record.name}: {record.why}')
-  print(f'wrote {place.page}')
+  number = collections.Counter(path.parent for path in changed)
+  print('wrote ' + ', '.join([str(paths.shown(place.page)), *(
+      f'{count} files in {paths.shown(folder)}' if count > 1 else
+      str(paths.shown(next(p for p in changed if p.parent == folder)))
+      for folder, count in sorted(number.items()))]))
+  return found
 
 
 def _is_shown(place, path):
