@@ -3,45 +3,41 @@
 import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lra.board import catalogue, suite, tables
+from lra.board import suite, tables
 from lra.board.frame import Board, chosen
 from lra.board.markdown import Markup, link
 from lra.board.summary import Cell, span
 from lra.board.tables import Column, Table, text
-from lra.core.formats import NONE, percent
+from lra.core.formats import percent
 
 _NAMED = 5  # most rivals that a line names
-_WORDS = {'': NONE, suite.BETTER: 'significantly better',
+_WORDS = {suite.BETTER: 'significantly better',
           suite.WORSE: 'significantly worse',
           suite.UNSURE: 'not significantly different'}
 
 
 def compared(board: Board) -> Iterator[list]:
-  """Yields the scored lines of each table, with four more attributes.
+  """Yields the ranked lines of each table, with four more attributes.
 
-  `title` is that of the task; `place_of`, as in '1 to 3 of 9', is '' without a
-  rank. `rivals` are the lines that do not differ significantly, the nearest
-  first. `against` is the answer of `suite.against`, '' without a Transformer.
+  `title` is that of the task, `place_of` a text as '1 to 3 of 9'. `rivals` are
+  the lines that do not differ significantly, the nearest first. `against` is
+  the answer of `suite.against`, '' for none.
   """
   for key, rows in board.tables().items():
-    found = [line for line in tables.lines(rows) if line.seeds]
-    ranked = [line for line in found if line.rank is not None]
-    reference = chosen(
-        line for line in ranked if line.model == suite.suite().reference)
+    found = [x for x in tables.lines(rows) if x.rank is not None]
+    reference = chosen(x for x in found if x.model == suite.suite().reference)
     against = suite.against(
-        [line.row.sample for line in ranked],
-        [line.model if line is reference else str(line.place)
-         for line in ranked], board.spreads.get(key))
+        [line.row.sample for line in found],
+        [line.model if line is reference else line.place for line in found],
+        board.spreads.get(key))
     for line in found:
-      line.title = board.task.title
-      line.against = against.get(str(line.place), '')
       ends = dict.fromkeys(map(str, (line.rank, line.last_rank)))
-      line.place_of = f'{" to ".join(ends)} of {len(ranked)}' * (
-          line.rank is not None)
-      line.rivals = sorted(
-          (ranked[place - 1] for place in line.like or ()
-           if place != line.place),
-          key=lambda other, own=line: abs(other.accuracy - own.accuracy))
+      line.title, line.place_of = (
+          board.task.title, f'{" to ".join(ends)} of {len(found)}')
+      line.against = against.get(line.place, '')
+      others = [found[place - 1] for place in line.like if place != line.place]
+      line.rivals = sorted(others, key=lambda other, own=line: (
+          abs(other.accuracy - own.accuracy)))
     yield found
 
 
@@ -71,7 +67,7 @@ def table(found: Sequence) -> Table:
       Column('accuracy %', lambda line: Cell(
           line.accuracy, line.digits, (line.high - line.low) / 2).text),
       kept['above baseline'], Column('rank', lambda line: line.place_of),
-      text('beside the Transformer', lambda line: _WORDS[line.against]),
+      text('beside the Transformer', lambda line: _WORDS.get(line.against, '')),
       text('not significantly different from', _rivals),
       *(kept[name] for name in ('seeds', 'parameters', 'state size', 'notes'))],
       found)
@@ -107,18 +103,16 @@ def index(found: Mapping[str, Sequence], arena: Sequence[suite.Line]) -> Table:
           lines[0].family, lines[0].model)))
 
 
-def standing(boards: Iterable[Board], task: str, record: str) -> str:
-  """Returns in words where the row of a record stands; '' for no row.
+def standing(boards: Iterable[Board], record: str) -> str:
+  """Returns in words where the row of a record stands; '' for no rank.
 
   `record` is its path from the folder of the results.
   """
-  for line in (line for board in boards if board.task.name == task
-               for found in compared(board) for line in found):
-    if record in line.row.files:
-      than = ' from' if line.against == suite.UNSURE else ' than'
-      return f'{line.title}, {line.table.title}: ' + (
-          f'place {line.place_of}' if line.place_of else
-          'no place, since its data differ from those of other rows') + (
-          f'; {_WORDS[line.against]}{than} the {catalogue.REFERENCE}'
-          if line.against else '')
-  return ''
+  line = next((line for board in boards for found in compared(board)
+               for line in found if record in line.row.files), None)
+  if line is None:
+    return ''
+  than = ' from' if line.against == suite.UNSURE else ' than'
+  return f'{line.title}, {line.table.title}: place {line.place_of}' + (
+      f'; {_WORDS[line.against]}{than} the {suite.suite().reference}'
+      if line.against else '')

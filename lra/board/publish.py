@@ -124,9 +124,10 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
       print(f'{place.page} has this run: another process has written it')
     else:
       from lra.board import mechanisms  # imported late, like `charts`
+      boards = [board for board in _write(place, all_figures=False).boards
+                if board.task.name == run.task]
       said = mechanisms.standing(
-          _write(place, all_figures=False).boards, run.task,
-          path.relative_to(place.results).as_posix())
+          boards, path.relative_to(place.results).as_posix())
       if said:
         print(f'{said}; {paths.shown(place.details / f"{run.task}.md")}')
 

@@ -133,5 +133,4 @@ def test_a_recorded_run_hears_where_it_stands(tmp_path, capsys, monkeypatch):
   publish.regenerate(place)
   assert capsys.readouterr().out == 'wrote leaderboard.md\n'
   boards = site.load(place).boards
-  assert not mechanisms.standing(boards, 'text_mini', 'runs/none.json')
-  assert not mechanisms.standing(boards, 'parity', 'runs/none.json')
+  assert not mechanisms.standing(boards, 'runs/none.json')
