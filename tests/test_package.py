@@ -125,7 +125,8 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
   assert 'Records are in results' in said and 'wrote leaderboard.md' in said
   record, = (here / 'results' / 'runs' / 'listops_mini').iterdir()
   task = here / 'leaderboard' / 'listops_mini.md'
-  assert '| 1 | simpletron |' in task.read_text()
+  row = '| 1 | [simpletron](mechanisms/simpletron.md) |'
+  assert row in task.read_text()
   # An installed package has no commit, even inside some repository.
   kept = files.read_json(record)
   assert kept['git_commit'] is None
@@ -144,7 +145,7 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
   (here / 'leaderboard.md').unlink()
   lra('--leaderboard')
   page = task.read_text()
-  assert '| 1 | simpletron |' in page and 'run_lra' not in page
+  assert row in page and 'run_lra' not in page
   assert '`lra --leaderboard`' in (here / 'leaderboard.md').read_text()
   shown, = re.findall(r'\[0\]\((\S+)\) \| `(lra --config=.*)` \|', page)
   assert (task.parent / shown[0]).resolve() == record.resolve()

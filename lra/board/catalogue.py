@@ -11,7 +11,7 @@ import functools
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from lra import models
@@ -199,12 +199,14 @@ def write_readme(folder: str | os.PathLike = MODELS) -> pathlib.Path:
 
 def listing(params: Mapping[str, Mapping[str, int]] | None = None,
             folder: str | os.PathLike = MODELS,
-            states: Mapping[str, int] | None = None) -> str:
+            states: Mapping[str, int] | None = None,
+            wanted: Container[str] | None = None) -> str:
   """Returns the plain-text table of `run_lra.py list`, then the problems.
 
   `params` is model -> task -> number of parameters: tasks become columns in the
   order in which they first occur, with the ratio to `REFERENCE`. `states` is
-  model -> state size of a layer.
+  model -> state size of a layer. If only some models are `wanted`, there are no
+  problems.
   """
   params, states = params or {}, states or {}
   columns = list(dict.fromkeys(t for by in params.values() for t in by))
@@ -215,13 +217,15 @@ def listing(params: Mapping[str, Mapping[str, int]] | None = None,
     ratio = f' {number / base[task]:.2f}x' if number and base.get(task) else ''
     return '-' if number is None else count(number) + ratio
   lines = [['model', 'family', 'paper (arXiv)', *columns, 'state size', 'cost']]
-  for family, members in families(read(folder)).items():
+  for family, members in families(
+      e for e in read(folder) if wanted is None or e.name in wanted).items():
     lines += [[e.name, family, paper(e.source),
                *(against(e.name, task) for task in columns),
                count(states[e.name]) if e.name in states else '-', e.cost]
               for e in members]
   lines = aligned(lines, right=range(3, len(lines[0]) - 1))
-  return ''.join(f'{line}\n' for line in lines + problems(folder))
+  more = problems(folder) if wanted is None else []
+  return ''.join(f'{line}\n' for line in lines + more)
 
 
 def paper(source: str) -> str:

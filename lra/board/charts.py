@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from matplotlib import figure, ticker
 
-from lra.board import kinds, summary
+from lra.board import kinds
 from lra.board.catalogue import FAMILIES, REFERENCE
 from lra.board.frame import Board, chosen
 from lra.board.inputs import Speeds
 from lra.board.tables import lines
-from lra.core import style, tasks
+from lra.core import style
 from lra.core.formats import plain
 
 # Most rows in a figure: there is no room for more names.
@@ -37,7 +37,7 @@ class Figure(NamedTuple):
 
 def every(boards: Sequence[Board], speeds: Speeds | None) -> list[Figure]:
   """Returns the figures of all pages but those of the laptop arena."""
-  return [*overview(boards), *profiles(boards), *(
+  return [*overview(boards), *(
       figure for board in boards for figure in of_task(board, speeds))]
 
 
@@ -58,29 +58,6 @@ def overview(boards: Sequence[Board]) -> list[Figure]:
       [board.task.name for board in full], functools.partial(
           dots, 'The best rows within 110% of the Transformer\'s parameters '
           'have names', entries, name_first=True))]
-
-
-def profiles(boards: Sequence[Board]) -> list[Figure]:
-  """Returns the figure of all mechanisms on mini tasks and probes, if any.
-
-  A bar is (accuracy - baseline) / (1 - baseline).
-  """
-  table = summary.side_by_side(boards)
-  scores = [(line, {name: cell.accuracy for name, cell in line.cells.items()
-                    if cell.accuracy is not None})
-            for line in (table.items if table else ())]
-  known = [(line, own) for line, own in scores[1:] if len(own) > 1]
-  if not known:
-    return []
-  panels = [(tasks.get(name).title, [
-      (y, (own[name] - least) / (1 - least), line.family)
-      for y, (line, own) in enumerate(known) if name in own])
-            for name in table.items[0].cells
-            for least in [scores[0][1].get(name, 0.0)]]
-  return [Figure(
-      'mechanisms.svg', 'a profile of each mechanism: a bar for each mini task '
-      'and probe', list(table.items[0].cells), functools.partial(
-          bars, panels, [line.model for line, _ in known]))]
 
 
 def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
@@ -222,25 +199,6 @@ def cloud(title: str, points: Sequence[tuple[float, Any]],
     ax.scatter([], [], 400 / part, 'white', edgecolors='black', linewidths=0.5,
                label=f'{max(areas) / 2**30 / part:.3g} GiB')
   return _with_legend(fig, ax, [row for _, row in points])
-
-
-@drawing
-def bars(panels: Sequence[tuple[str, Sequence]], names: Sequence[str]):
-  """Draws panels (title, [(line, length, family) of each bar]) side by side."""
-  fig, axes = _axes('0: the best baseline, 1: no error',
-                    1.9 + 0.17 * len(names), 1, len(panels))
-  for ax, (title, found) in zip(axes.flat, panels, strict=True):
-    ax.barh([y for y, *_ in found],
-            [max(min(length, 1), -0.25) for _, length, _ in found], 0.75,
-            color=[_colour(family) for *_, family in found])
-    ax.axvline(0, color=style.BASELINE, linewidth=0.8)
-    ax.set_title(plain(title, 24), fontsize=9, rotation=90)
-    ax.set(xticks=[0, 1], xlim=(-0.25, 1), ylim=(len(names) - 0.4, -0.6))
-    ax.grid(axis='y', visible=False)
-    ax.tick_params(left=False)
-  axes[0, 0].set_yticks(range(len(names)), [
-      plain(name, 32) for name in names], fontsize=9)
-  return fig
 
 
 @drawing

@@ -10,6 +10,7 @@ that is older than the page is on it, whoever was killed, and of many processes
 that wait for the lock few must write a page.
 """
 
+import collections
 import contextlib
 import fcntl
 import os
@@ -20,8 +21,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from lra.board import inputs, site
-from lra.board.site import Place
-from lra.board.store import LeftOut
+from lra.board.site import Content, Place
 from lra.core import files, machine, paths, tasks
 from lra.core.errors import UserError
 from lra.core.formats import aligned, percent, points, quantity
@@ -38,13 +38,13 @@ _MOMENT_SECONDS = 1
 
 
 def write(place: Place, html: pathlib.Path | None = None, *,
-          all_figures: bool = True) -> list[LeftOut]:
-  """Writes the pages, figures and CSV files, and removes stale ones.
+          all_figures: bool = True) -> tuple[Content, list[pathlib.Path]]:
+  """Writes the changed pages, figures and CSV files, and removes stale ones.
 
   Every input is checked and every file is ready before the first is replaced.
   It takes no lock. Without `all_figures`, only those with a record newer than
   the page are drawn again. The HTML pages and their figures are in the folder
-  `html`. Returns the records that are not shown.
+  `html`. Returns what the pages show, and the other files that changed.
   """
   # Imported late: they take seconds.
   from lra.board import charts, data, render, suite_charts
@@ -64,16 +64,19 @@ def write(place: Place, html: pathlib.Path | None = None, *,
     texts |= render.html(found, html)
     contents |= {html / 'figures' / name: svg for name, svg in drawn.items()}
     stale |= {html / f'{name}.html' for name in tasks.TASKS}
-  texts[place.page] = texts.pop(place.page)  # the last file to be replaced
+  page = texts.pop(place.page).encode()
   contents |= {path: text.encode() for path, text in texts.items()}
-  stale |= {*(place.details / name for name in (
+  stale |= {*place.pages.glob('*.md'), *(place.details / name for name in (
       *data.NAMES, 'mechanisms.md', 'published.md', 'reading.md')), *(
           path for path in place.details.glob('*.md')
           if path.is_file() and b'](reading.md)\n' in path.read_bytes())}
-  files.write_all(contents, began)
+  changed = {path: new for path, new in contents.items()
+             if not path.is_file() or path.read_bytes() != new}
+  # The last file to be replaced; its time is that of the records.
+  files.write_all(changed | {place.page: page}, began)
   for path in stale - set(contents):
     path.unlink(missing_ok=True)
-  return found.left_out
+  return found, [*changed]
 
 
 def check(place: Place, names: Iterable[str] = ()) -> None:
@@ -107,7 +110,7 @@ def check(place: Place, names: Iterable[str] = ()) -> None:
 
 
 def publish(run: Result, place: Place, *, replace: bool = False) -> None:
-  """Adds a finished run to the records and makes the page again.
+  """Adds a finished run to the records, and prints where it stands on the page.
 
   If the run already has a record with another content, it prints a comparison
   and changes nothing, unless `replace`.
@@ -126,7 +129,13 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
     elif _is_shown(place, path):
       print(f'{place.page} has this run: another process has written it')
     else:
-      _write(place, all_figures=False)
+      from lra.board import mechanisms  # imported late, like `charts`
+      boards = [board for board in _write(place, all_figures=False).boards
+                if board.task.name == run.task]
+      said = mechanisms.standing(
+          boards, path.relative_to(place.results).as_posix())
+      if said:
+        print(f'{said}; {paths.shown(place.details / f"{run.task}.md")}')
 
 
 def done(run: Result, place: Place, *, replace: bool = False) -> bool:
@@ -156,9 +165,15 @@ def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
 
 
 def _write(place, html=None, all_figures=True):
-  for record in write(place, html, all_figures=all_figures):
+  found, changed = write(place, html, all_figures=all_figures)
+  for record in found.left_out:
     say(f'left out: {record.name}: {record.why}')
-  print(f'wrote {place.page}')
+  number = collections.Counter(path.parent for path in changed)
+  print('wrote ' + ', '.join([str(paths.shown(place.page)), *(
+      f'{count} files in {paths.shown(folder)}' if count > 1 else
+      str(paths.shown(next(p for p in changed if p.parent == folder)))
+      for folder, count in sorted(number.items()))]))
+  return found
 
 
 def _is_shown(place, path):

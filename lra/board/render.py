@@ -15,8 +15,10 @@ import jinja2
 import markupsafe
 
 from lra.board import (
+  catalogue,
   charts,
   kinds,
+  mechanisms,
   site,
   suite,
   suite_charts,
@@ -49,7 +51,7 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
       place.details / name: name for name, there in (
           ('reading.md', found.begun),
           ('laptop.md', found.arena), ('small.md', found.arena),
-          ('mechanisms.md', summary.side_by_side(found.boards)),
+          ('mechanisms.md', found.mechanisms),
           ('published.md', found.papers)) if there}
   boards = {place.details / f'{board.task.name}.md': board
             for board in found.begun}
@@ -58,8 +60,22 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
     link = _link_from(path.resolve().parent)
     made[path] = environment.get_template(pages.get(path, 'task.md')).render(
         board=boards.get(path), url=link,
-        records=functools.partial(_records, found, link))
-  return made
+        records=functools.partial(_records, found, link),
+        table=functools.partial(
+            _table, linked=() if path == place.page else found.mechanisms))
+  return made | _of_mechanisms(found, environment)
+
+
+def _of_mechanisms(found, environment):
+  folder, template = found.place.pages, environment.get_template('mechanism.md')
+  entries = {entry.name: entry for entry in catalogue.read()}
+  arena = {line.model: line for line in found.arena if line.rank}
+  return {folder / f'{name}.md': template.render(
+      name=name, lines=lines, entry=entries.get(name), arena=arena.get(name),
+      url=_link_from(folder.resolve()), commands=[
+          (line.title, line.table.title, _command(command)) for line in lines
+          for _, command in found.made[line.row]])
+          for name, lines in found.mechanisms.items()}
 
 
 def html(found: Content, folder: pathlib.Path) -> dict[pathlib.Path, str]:
@@ -103,9 +119,8 @@ def _environment(found, **options):
       'groups': [(name, group, summary.by_protocol(found.boards, name),
                   [board for board in found.begun if board.task.group == name])
                  for name, group in TEXTS['groups'].items()],
-      'side_by_side': summary.side_by_side(found.boards),
+      'mechanisms': mechanisms,
       'overview': charts.overview(found.boards),
-      'profiles': charts.profiles(found.boards),
       'pictures': suite_charts,
       'figures': lambda board: charts.of_task(board, found.speeds)}
   return environment
@@ -116,12 +131,14 @@ def _inert(value: Any) -> str:
   return value if isinstance(value, md.Markup) else md.escape(str(value))
 
 
-def _table(table):
-  """Converts a `tables.Table` to Markdown."""
+def _table(table, linked=()):
+  """Converts a `tables.Table` to Markdown; `linked` are models with a page."""
   def cell(column, item):
-    text = column.text(item)
+    text, model = column.text(item), getattr(item, 'model', None)
     if column.link:
       return md.link(text, column.link(item))
+    if column.name in ('model', 'mechanism') and model in linked:
+      return md.link(text, f'mechanisms/{model}.md')
     return md.strong(text) if column.strong(item) else text
   return md.Markup(md.table(
       [column.name for column in table.columns],
@@ -139,10 +156,13 @@ def _records(found, url, board):
   runs = url(found.place.runs)
   return [(row.name, row.table.title, md.Markup(', '.join(
       md.link(str(run.seed), f'{runs}/{name}') for _, name, run in records)),
-      command if command.startswith('No command') else
-      md.code(command, site.LONGEST))
+      _command(command))
       for row in tables.lines(board.rows)
       for records, command in found.made[row.row]]
+
+
+def _command(text):
+  return text if text.startswith('No command') else md.code(text, site.LONGEST)
 
 
 def _program(place):

@@ -34,8 +34,9 @@ class Place:
 
   The folder of its `results` has records, baselines, figures, and published
   results and speeds, for which those of this package stand in. The pages of
-  tasks are in `details`. Without a `command`, pages have no commands. Tests may
-  have other `usual_baselines` than those of this package.
+  tasks are in `details`, those of mechanisms in `pages`. Without a `command`,
+  pages have no commands. Tests may have other `usual_baselines` than those of
+  this package.
   """
   results: pathlib.Path
   page: pathlib.Path
@@ -46,6 +47,7 @@ class Place:
   baselines = property(lambda self: self.results / 'floors')
   figures = property(lambda self: self.results / 'figures')
   details = property(lambda self: paths.details_of(self.page))
+  pages = property(lambda self: self.details / 'mechanisms')
   # None if there is no such file.
   published = property(lambda self: self._found('published.csv'))
   speeds = property(lambda self: self._found('speed.json'))
@@ -118,6 +120,12 @@ class Content:
     """The mechanisms of the laptop arena, see `suite.lines`."""
     from lra.board import suite  # imported late, as in `load`
     return suite.lines(self.boards)
+
+  @functools.cached_property
+  def mechanisms(self) -> dict[str, list]:
+    """The lines of each mechanism's page, see `mechanisms.results`."""
+    from lra.board import mechanisms
+    return mechanisms.results(self.begun)
 
   @functools.cached_property
   def made(self) -> dict[Row, list[Made]]:

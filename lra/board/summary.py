@@ -1,6 +1,5 @@
 """Tables of accuracies: models x tasks."""
 
-import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -37,14 +36,12 @@ class Cell(NamedTuple):
 class Line:
   """A line of the table: a model, or the baselines, which have no family.
 
-  Its `protocol` is '' if tasks have their own. `states` and `params` are the
-  rising state sizes and numbers of parameters of its rows with a score.
+  `states` are the rising state sizes of its rows with a score.
   """
   model: str
   protocol: str
   cells: Mapping[str, Cell]
   states: Sequence[int] = ()
-  params: Sequence[int] = ()
   family: str = ''
 
   def mean(self, names: Sequence[str]) -> Cell:
@@ -114,7 +111,6 @@ def _line(model, protocol, rows):
   return Line(model, protocol,
               {name: _cell(row) for name, row in rows.items()},
               sorted({row.state_size for row in scored} - {None}),
-              sorted({row.parameters for row in scored} - {None}),
               next(row.family for row in rows.values() if row))
 
 
@@ -139,34 +135,10 @@ def _columns(boards, means=()):
                line.cells.get(name, Cell())) for board in boards),
       *(column(f'mean of {len(names)}', lambda line, names=names:
                line.mean(names)) for names in means),
-      Column('state size', lambda line: _span(line.states))]
+      Column('state size', lambda line: span(line.states))]
 
 
-def _span(values):
+def span(values: Sequence[int]) -> str:
   """Returns the ends of rising values as text: tasks have other lengths."""
   ends = dict.fromkeys([*values[:1], *values[-1:]])
   return ' to '.join(map(count, ends)) or NONE
-
-
-def side_by_side(found: Sequence[Board]) -> Table | None:
-  """Returns one table of all mini tasks and probes; None without a row.
-
-  Each task has the rows of its commonest protocol. Rows with the same changes
-  of that protocol share a line.
-  """
-  known = [board for board in found
-           if board.task.group in ('mini', 'probe') and len(board.finished)]
-  rows = collections.defaultdict(lambda: collections.defaultdict(list))
-  for board in known:
-    protocol, _ = collections.Counter(
-        board.finished.protocol).most_common(1)[0]
-    for row in lines(board.finished[board.finished.protocol == protocol]):
-      rows[row.family, row.model, row.row.own_changes][
-          board.task.name].append(row)
-  made = [_line(model + (changes and f' ({changes})'), '', {
-      name: chosen(members) for name, members in of_task.items()})
-          for (_, model, changes), of_task in sorted(rows.items())]
-  return Table(
-      [text('family', 'family'), *_columns(known),
-       Column('parameters', lambda line: _span(line.params))],
-      [_baselines(known), *made], pinned=1) if made else None

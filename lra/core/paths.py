@@ -73,6 +73,12 @@ def details_of(page_path: pathlib.Path) -> pathlib.Path:
   return (folder / 'docs' if ours else folder) / name
 
 
+def shown(path: str | os.PathLike) -> pathlib.Path:
+  """Returns a path, from the current folder if it lies in there."""
+  path, here = pathlib.Path(os.path.abspath(path)), pathlib.Path.cwd()
+  return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 def found(path: str | os.PathLike) -> pathlib.Path:
   """Returns the path, or the file in this package if only that one exists."""
   path = pathlib.Path(path)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 import matplotlib
 import matplotlib.style
 from matplotlib import figure
+from matplotlib.backends import backend_svg
 
 from lra.core.formats import plain
 
@@ -43,8 +44,10 @@ def style():
 
 def saved(fig: figure.Figure, form: str) -> bytes:
   out = io.BytesIO()
-  fig.savefig(out, format=form, metadata=_NO_DATES[form],
-              **({'dpi': 110} if form == 'png' else {}))
+  if form == 'svg':  # as `savefig` does, which lays text out once more
+    backend_svg.FigureCanvasSVG(fig).print_svg(out, metadata=_NO_DATES[form])
+  else:
+    fig.savefig(out, format=form, metadata=_NO_DATES[form], dpi=110)
   return out.getvalue()
 
 

@@ -3,13 +3,12 @@
 import contextlib
 import dataclasses
 import math
-import os
 import pathlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from lra.board import catalogue, publish, rows
-from lra.core import distributed, signals
+from lra.core import distributed, paths, signals
 from lra.core.errors import UserError
 from lra.core.formats import percent
 from lra.core.terminal import say
@@ -225,7 +224,7 @@ def announced(runs: Sequence, options: Options, recorded: bool) -> str:
   """Returns a line that names the files that training these runs will write."""
   place = options.place
   said = 'Writes to ' + (f'{len(runs)} run directories, such as ' if (
-      len(runs) > 1) else '') + str(_shown(runs[0].folder))
+      len(runs) > 1) else '') + str(paths.shown(runs[0].folder))
   if not options.test:
     return f'{said}; without a test there is no record.'
   if options.record_later:
@@ -234,12 +233,12 @@ def announced(runs: Sequence, options: Options, recorded: bool) -> str:
     return f'{said}; the result is not recorded.'
   if not options.replace and all(_record_of(run, place).exists()
                                  for run in runs):
-    return (f'{said}; {_shown(place.runs)} has a record already, which is '
+    return (f'{said}; {paths.shown(place.runs)} has a record already, which is '
             'compared with the result but not changed.')
-  return (f'{said}; then records the result in {_shown(place.runs)}, which '
-          f'changes {_shown(place.page)}, its pages in '
-          f'{_shown(place.details)} and the figures in '
-          f'{_shown(place.figures)}. --norecord prevents this.')
+  return (f'{said}; then records the result in {paths.shown(place.runs)}, '
+          f'which changes {paths.shown(place.page)}, its pages in '
+          f'{paths.shown(place.details)} and the figures in '
+          f'{paths.shown(place.figures)}. --norecord prevents this.')
 
 
 def _record_of(run, place):
@@ -247,12 +246,6 @@ def _record_of(run, place):
   config = run.config.to_dict()
   return place.runs / config['task'] / (
       f'{config["model"]["name"]}-{identity.run_name(config)}.json')
-
-
-def _shown(path):
-  """Returns a path, from the current folder if it lies in there."""
-  path, here = pathlib.Path(os.path.abspath(path)), pathlib.Path.cwd()
-  return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def finished(run, tested: bool) -> Result | None:

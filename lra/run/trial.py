@@ -1,4 +1,8 @@
-"""Makes a few steps of a run and estimates what the whole run would take."""
+"""Makes a few steps of a run and estimates what the whole run would take.
+
+If a step takes many seconds on a CPU, the trial computes smaller batches, and
+multiplies the measured times.
+"""
 
 import contextlib
 import dataclasses
@@ -12,14 +16,17 @@ from lra.core import files, machine, signals
 from lra.core.formats import gib, quantity
 from lra.core.terminal import StopRequest, say
 from lra.data import prepared
-from lra.run import scoring
+from lra.run import check, program, scoring
 from lra.run.experiment import Experiment
 from lra.run.sizes import is_cpu
 from lra.run.trainer import Trainer
 
 STEPS, BATCHES = 10, 2
-# No step begins after so many seconds, but one is always made.
-SECONDS = 60
+# No step begins so many seconds after the trial, but one is always made.
+SECONDS = 30
+# A guess of the operations of a core in a second, by which a step of a trial
+# takes at most so many seconds.
+_SPEED, _LONGEST = 3e10, 4
 # Above this share of waiting for a CPU, the machine counts as busy.
 _BUSY = 0.2
 
@@ -29,7 +36,8 @@ class Trial:
   """Measured times of a trial, and the sizes of the whole run.
 
   `tried` steps were made, of `steps`. A step's seconds have its batch, after
-  compilation. `waiting` is the share of the time of waiting for a CPU.
+  compilation. `smaller` describes smaller batches, if the trial computed such.
+  `waiting` is the share of the time of waiting for a CPU.
   """
   tried: int
   steps: int
@@ -42,6 +50,7 @@ class Trial:
   peak_memory_bytes: int
   device: str
   waiting: float = 0.0
+  smaller: str = ''
 
   @property
   def parts(self) -> dict[str, tuple[str, float]]:
@@ -66,6 +75,9 @@ class Trial:
              f'{gib(self.peak_memory_bytes)} GiB on {self.device}:']
     lines += [f'  {name:12}{_time(seconds):>10}  {how}'.rstrip()
               for name, (how, seconds) in self.parts.items()]
+    if self.smaller:
+      lines.append(f'A step is long, so the trial computed {self.smaller}, and '
+                   'multiplied times and memory.')
     if self.waiting > _BUSY:
       lines.append(
           'The machine is busy: the trial waited for a CPU during '
@@ -80,38 +92,91 @@ def measure(experiment: Experiment) -> Trial:
   validation batches are evenly spaced, because a CPU evaluates short examples
   first.
   """
-  t = experiment.config.train
+  end = time.perf_counter() + SECONDS
+  t, whole = experiment.config.train, program.make(experiment)
+  small = _smaller(whole)
   place = files.beside(pathlib.Path(tempfile.gettempdir(), 'trial'))
   files.remove_leftovers(place.parent)
   with (tempfile.TemporaryDirectory(prefix=place.name) as folder,
         contextlib.closing(Trainer(dataclasses.replace(
-            experiment, folder=pathlib.Path(folder)))) as run):
+            small, folder=pathlib.Path(folder)))) as run):
     say('compiling the steps ...')
     state = run.restore()
     run.compile()
     before = np.array(machine.cpu_times())
     with signals.interrupting():
-      state, step_seconds = _train(run, state, min(STEPS, t.steps))
+      state, step_seconds = _train(run, state, min(STEPS, t.steps), end)
       val, test = (run.data.splits[name] for name in ('val', 'test'))
-      size = run.program.sizes.eval_batch
-      batch_seconds = _validate(run, state, size)
+      batch_seconds = _validate(run, state, run.program.sizes.eval_batch)
     ran, waited = np.maximum(machine.cpu_times() - before, 0)
+    # An accelerator may have chosen smaller batches for the whole run.
+    made = run.program.sizes
+    sizes = made if small is experiment else whole.sizes
+    examples, size = run.config.train.batch_size, sizes.eval_batch
     return Trial(
-        run.step, t.steps, step_seconds, batch_seconds,
+        run.step, t.steps, step_seconds * t.batch_size / examples,
+        batch_seconds * size / made.eval_batch,
         -(-t.steps // t.eval_every) if len(val) else 0,
         -(-len(val) // size), -(-len(test) // size),
-        run.counters.compile_seconds, machine.peak_memory(),
-        machine.device_name(), waited / max(ran + waited, 1e-9))
+        run.counters.compile_seconds,
+        machine.peak_memory() + _more_memory(run, sizes), machine.device_name(),
+        waited / max(ran + waited, 1e-9), '' if small is experiment else (
+            f'{examples} of the {t.batch_size} examples of a step and '
+            f'{made.eval_batch} of the {size} of an evaluation batch'))
 
 
-def _train(run, state, most):
-  """Makes up to `most` steps; returns (state, seconds per step).
+def _smaller(whole: program.Program) -> Experiment:
+  """Returns an experiment with short steps; prints how long a trial takes.
+
+  A step has about 6 operations for each parameter and token, an evaluation 2.
+  """
+  experiment, sizes = whole.experiment, whole.sizes
+  if not is_cpu(whole.mesh):
+    return experiment
+  config = experiment.config.copy_and_resolve_references()
+  tokens = experiment.length * (1 + experiment.task.dual)
+  each = 6 * tokens * program.count_parameters(whole.state_shape)[
+      'num_params'] / (_SPEED * machine.cpu_count())
+  most, together = int(_LONGEST / each), check.sharing(config)
+  examples, evaluated = config.train.batch_size, sizes.eval_batch
+  if whole.mesh.size == 1 and examples > max(most, together):
+    examples = min(sizes.microbatch, max(most // together, 1) * together)
+    evaluated = min(evaluated, examples)
+    config.train.update({
+        'batch_size': examples, 'microbatch_size': examples,
+        'eval_batch_size': evaluated})
+    experiment = dataclasses.replace(
+        experiment, config=config, objective=dataclasses.replace(
+            experiment.objective, config=config))
+  begun, step = 8 + 2.5 * config.encoder.num_layers, examples * each
+  say('the trial takes about ' + _time(
+      begun + min(STEPS * step, max(SECONDS - begun, 0) + step)
+      + BATCHES * evaluated * each / 3) + ', or longer on a busy machine')
+  return experiment
+
+
+def _more_memory(run, sizes):
+  """Returns the bytes that batches of `sizes` need beyond those of a run."""
+  made = run.program.sizes
+  if sizes == made:
+    return 0
+  # Gradients and their sums need this, whatever the batch.
+  kept = 8 * program.count_parameters(run.program.state_shape)['num_params']
+  train, scored = (step.memory_analysis().temp_size_in_bytes
+                   for step in (run.train_step, run.eval_step))
+  return int(  # memory that a step has freed is kept
+      (sizes.microbatch / made.microbatch - 1) * max(train - kept, 0)
+      + (sizes.eval_batch / made.eval_batch - 1) * scored)
+
+
+def _train(run, state, most, end):
+  """Makes up to `most` steps until a time; returns (state, seconds per step).
 
   The first step counts only if there is no other.
   """
   start = begun = time.perf_counter()
   while run.step < most and (
-      not run.step or time.perf_counter() - start < SECONDS):
+      not run.step or time.perf_counter() < end):
     state = run.update(state, run.next_batch())
     if run.step == 1:
       state, text = run.log(state)

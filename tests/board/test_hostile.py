@@ -144,12 +144,13 @@ class Place(page_helper.Place):
         assert not any(name.startswith('on') for name in element.attrib)
     assert [p.name for p in self.folder.parent.iterdir()] == ['results']
     return self.check(''.join(path.read_text('utf-8') for path in (
-        self.page, *self.details.glob('*.md'))))
+        self.page, *self.details.rglob('*.md'))))
 
   def check(self, text=None):
     """Checks the text of a page, by default of all; returns it and its `Page`.
     """
-    text = self.render(repeat.command) if text is None else text
+    text = ''.join(render.markdown(site.load(self.place(
+        repeat.command))).values()) if text is None else text
     page = Page(text)
     page.check()
     assert any(cell.startswith('transformer') for cell in page.text)

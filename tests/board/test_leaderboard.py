@@ -10,13 +10,21 @@ import sys
 
 import pytest
 
-from lra.board import charts, kinds, render, site, summary
+from lra.board import charts, kinds, mechanisms, render, site
 from lra.board import tables as tables_lib
 from lra.cli import repeat
 from lra.core import paths, tasks
 from lra.core.errors import UserError
 from lra.core.formats import NONE
-from tests.helpers.page import FLOORS, RUNS, Place, loss, make, scores
+from tests.helpers.page import (
+  FLOORS,
+  RUNS,
+  Place,
+  loss,
+  make,
+  scores,
+  unlinked,
+)
 from tests.helpers.paths import ROOT
 
 # These invented records name real protocols but do not have their settings.
@@ -159,9 +167,9 @@ def test_each_task_has_a_page_and_pairs_name_their_head(tmp_path):
   place.write()
   folder = tmp_path / 'leaderboard'
   assert {path.name for path in folder.iterdir()} == {
-      'retrieval.md', 'text_mini.md', 'reading.md', 'mechanisms.md',
-      'published.md', 'results.csv', 'runs.csv'}
-  first, pairs, mini = (path.read_text('utf-8') for path in (
+      'retrieval.md', 'text_mini.md', 'reading.md', 'mechanisms',
+      'mechanisms.md', 'published.md', 'results.csv', 'runs.csv'}
+  first, pairs, mini = (unlinked(path.read_text('utf-8')) for path in (
       place.page, folder / 'retrieval.md', folder / 'text_mini.md'))
   assert 'leaderboard/retrieval.md)' in first
   assert '| 1 | longformer | 65.0 |' in pairs and '1,101' not in pairs
@@ -280,10 +288,9 @@ def committed():
 
 def test_committed_pages_are_current(committed):
   place, made = committed.place, render.markdown(committed)
-  assert {path.name: path.read_text('utf-8') for path in made} == {
-      path.name: text for path, text in made.items()}, (
-          'run `python run_lra.py --leaderboard` and commit what it writes')
-  assert set(place.details.glob('*.md')) == set(made) - {place.page}
+  assert {path: path.read_text('utf-8') for path in made} == made, (
+      'run `python run_lra.py --leaderboard` and commit what it writes')
+  assert set(place.details.rglob('*.md')) == set(made) - {place.page}
   assert not committed.left_out
   assert {p.name for p in place.figures.glob('*.svg')} == {
       figure.name for figure in charts.every(
@@ -301,8 +308,9 @@ def test_each_record_is_on_one_html_page(committed):
 
 def test_numbers_can_be_sorted(committed):
   """The page's script sorts a column of numbers by the first in each text."""
-  tables = [summary.side_by_side(committed.boards),
-            *tables_lib.published(committed.papers).values()]
+  tables = [*tables_lib.published(committed.papers).values(),
+            *map(mechanisms.table, committed.mechanisms.values()),
+            mechanisms.index(committed.mechanisms, committed.arena)]
   for board in committed.boards:
     tables += [tables_lib.baselines(board), tables_lib.details(board),
                kinds.breakdown(board), kinds.longer(board), *(

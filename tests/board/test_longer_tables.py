@@ -81,18 +81,3 @@ def test_the_committed_published_scores_name_tasks_and_mixers_here():
     assert paper.test in tasks.get(paper.task).longer
     assert models.module(paper.here)
     assert -0.1 < paper.scaled <= 1
-
-
-def test_profiles_begin_at_the_baseline_and_end_at_no_error(tmp_path):
-  """Bars are (accuracy - baseline) / (1 - baseline)."""
-  runs = [make('local', task=task, right=150) for task in (
-      'parity', 'text_mini')]
-  place = Place(tmp_path, runs)
-  boards, _ = frame.load(place.runs, place.baselines)
-  figure, = charts.profiles(boards)
-  panels, names = figure.draw.args
-  highest = {b.task.title: b.highest or 0.0 for b in boards}
-  assert [(title, *bars) for title, bars in panels] == [
-      (name, (0, pytest.approx((0.75 - base) / (1 - base)), 'sparse'))
-      for name, base in highest.items()]
-  assert names == ['local'] and b'>local<' in figure.draw()

@@ -157,31 +157,6 @@ def test_tasks_that_no_model_has_learnt_are_named(tmp_path):
   assert found.unbeaten == ['Text']
 
 
-def test_mini_tasks_and_probes_stand_side_by_side(tmp_path):
-  """Runs with the same changes share a line; a rarer protocol has none."""
-  def changed(task, right):
-    run = make('local', task=task, right=right, params=700, state_size=9,
-               changes={'encoder.positions': 'learned'})
-    run['config']['encoder']['positions'] = 'none'
-    return run
-  runs = [make(right=120, state_size=8), make(task='parity', right=100),
-          changed('text_mini', 140), changed('parity', 200),
-          make(right=199, protocol='lra')]
-  runs[-1]['config']['protocol'] = 'lra'
-  runs[1].update(num_params=800, state_size=5)
-  place = Place(tmp_path, runs, floors=())
-  boards, _ = frame.load(place.runs, place.baselines)
-  found = summary.side_by_side(boards)
-  text = [{column.name: column.text(item) for column in found.columns}
-          for item in found.items]
-  assert [line['model'] for line in text] == [
-      'baseline', 'transformer', 'local (encoder.positions=none)']
-  assert [(line['Text mini'][:4], line['Parity'][:4], line['state size'],
-           line['parameters']) for line in text[1:]] == [
-               ('60.0', '50.0', '5 to 8', '800 to 1,000'),
-               ('70.0', '100.', '9', '700')]
-
-
 def test_a_mean_has_the_digits_of_its_coarsest_score():
   line = summary.Line('local', '', {
       'text': summary.Cell(0.5, digits=1), 'image': summary.Cell(0.25)})

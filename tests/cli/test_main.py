@@ -108,7 +108,8 @@ def test_a_run_that_changes_its_protocol_is_recorded_on_request(
   text = (tmp_path / 'page' / 'listops_mini.md').read_text('utf-8')
   row = text.split('## Protocol `simpletron`, settings changed\n')[
       1].splitlines()[5]
-  assert row.startswith('| 1 | simpletron | ')
+  assert row.startswith(
+      '| 1 | [simpletron](mechanisms/simpletron.md) | ')
   assert 'train.steps 4 instead' in row
 
   page.unlink()
@@ -139,7 +140,7 @@ def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
   record, = (tmp_path / 'results').rglob('*.json')
   assert record.name == kept.name
   assert json.loads(record.read_text())['changes'] == {}
-  assert '| 1 | simpletron |' in (
+  assert '| 1 | [simpletron](mechanisms/simpletron.md) |' in (
       tmp_path / 'page' / 'listops_mini.md').read_text()
   # If the run directory holds another run's result, that is not published.
   result['config']['train']['weight_decay'] = 0.2

@@ -8,6 +8,7 @@ import pytest
 
 from lra import models
 from lra.board import inputs
+from lra.cli import list as words
 from lra.cli import parameters
 from lra.configs import transformer
 from lra.configs.protocols import PROTOCOLS
@@ -100,3 +101,16 @@ def test_listing_needs_no_jax():
   code = ("import sys; from lra.cli import list as words; words.listing(); "
           "assert 'jax' not in sys.modules")
   subprocess.run([sys.executable, '-c', code], check=True)
+
+
+@pytest.mark.parametrize('what, of, others', [
+    ('state space', {'s4d', 'mamba2'}, {'transformer', 'text'}),
+    ('*delta*', {'deltanet', 'gated_deltanet', 'deltaproduct'}, {'text'}),
+    ('text*', {'text', 'text_mini'}, {'transformer'}),
+    ('gla', {'gla'}, {'s4d', 'text'})])
+def test_a_filter_lists_the_named_and_nothing_else(what, of, others):
+  """Models and tasks are the first words of lines."""
+  every = {line.split()[0] for line in words.listing().splitlines() if line}
+  found = {line.split()[0]
+           for line in words.listing(what).splitlines() if line}
+  assert of <= found <= every and others <= every - found

@@ -2,6 +2,7 @@
 
 import html.parser
 import json
+import re
 
 from lra.board import inputs, publish, render, site
 from tests.helpers import scored
@@ -13,6 +14,11 @@ _VOID = ('meta', 'img', 'input', 'br', 'hr')
 def scores(right, wrong, **changes):
   """Returns test scores of a two-class task: `right` + `wrong` examples."""
   return scored.of([[right, wrong], [0, 0]], **changes)
+
+
+def unlinked(text):
+  """Returns the text of pages without the links to pages of mechanisms."""
+  return re.sub(r'\[([^\]]*)\]\(mechanisms/\w+\.md\)', r'\1', text)
 
 
 def loss(seed):
@@ -103,9 +109,12 @@ class Place:
     return site.Place(self.folder, self.page, command, usual)
 
   def render(self, command=None, usual=None):
-    """Returns all pages as one text: the first page, then the task pages."""
-    return '\n'.join(render.markdown(
-        site.load(self.place(command, usual))).values())
+    """Returns the first page, then the task pages, as one text without links
+    to mechanisms.
+    """
+    place = self.place(command, usual)
+    return unlinked('\n'.join(text for path, text in render.markdown(
+        site.load(place)).items() if path.parent != place.pages))
 
   @property
   def details(self):

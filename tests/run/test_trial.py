@@ -5,8 +5,9 @@ import types
 
 import pytest
 
+from lra.core import machine
 from lra.data import prepared
-from lra.run import scoring, trial
+from lra.run import program, scoring, trial
 from lra.run.trainer import Trainer
 from tests.helpers import same_run
 
@@ -45,8 +46,8 @@ def _timed(monkeypatch, step_seconds, batch_seconds):
 
 
 @pytest.mark.parametrize('step_seconds, tried', [
-    (25, 3), *(pytest.param(*case, marks=pytest.mark.full)
-               for case in ((2, 10), (90, 1)))])
+    (12, 3), *(pytest.param(*case, marks=pytest.mark.full)
+              for case in ((2, 10), (90, 1)))])
 def test_the_estimate_is_the_time_of_all_that_a_run_does(
     mini_data, tmp_path, monkeypatch, step_seconds, tried):
   """A run of 45 steps validates at steps 20, 40 and 45."""
@@ -63,6 +64,29 @@ def test_the_estimate_is_the_time_of_all_that_a_run_does(
   assert made.seconds == pytest.approx(
       made.compile_seconds + 45 * step_seconds + 3 * batches)
   assert made.peak_memory_bytes > 2**20 and f'{tried} of' not in str(made)
+
+
+def test_a_long_step_is_estimated_from_few_examples(
+    mini_data, tmp_path, monkeypatch, capfd):
+  """By the guess, a step of 3 examples is short enough, one of 4 is not."""
+  run = _experiment(mini_data, tmp_path / 'run')
+  t = run.config.train
+  made = program.make(run)
+  each = 6 * run.length * program.count_parameters(made.state_shape)[
+      'num_params'] / (trial._SPEED * machine.cpu_count())
+  monkeypatch.setattr(trial, '_LONGEST', 3.5 * each)
+  assert t.batch_size > 3 and made.sizes.microbatch > 3
+  scored = _timed(monkeypatch, 2, 3)
+  found = trial.measure(run)
+  assert scored == [('val', 6)]  # two batches of three examples
+  assert found.step_seconds == pytest.approx(2 * t.batch_size / 3)
+  assert found.batch_seconds == pytest.approx(3 * 200 / 3)
+  assert (found.val_batches, found.tried) == (
+      -(-len(prepared.load('listops_mini', mini_data).splits['val']) // 200),
+      10)
+  assert f'3 of the {t.batch_size} examples of a step' in str(found)
+  assert 'the trial takes about' in capfd.readouterr().err
+  assert run.config.train.batch_size == t.batch_size > 3
 
 
 @pytest.mark.parametrize('waiting, busy', [(0.5, True), (0.1, False)])

@@ -1,0 +1,118 @@
+"""The pages of mechanisms: their results, their rivals and where they fail."""
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lra.board import suite, tables
+from lra.board.frame import Board, chosen
+from lra.board.markdown import Markup, link
+from lra.board.summary import Cell, span
+from lra.board.tables import Column, Table, text
+from lra.core.formats import percent
+
+_NAMED = 5  # most rivals that a line names
+_WORDS = {suite.BETTER: 'significantly better',
+          suite.WORSE: 'significantly worse',
+          suite.UNSURE: 'not significantly different'}
+
+
+def compared(board: Board) -> Iterator[list]:
+  """Yields the ranked lines of each table, with four more attributes.
+
+  `title` is that of the task, `place_of` a text as '1 to 3 of 9'. `rivals` are
+  the lines that do not differ significantly, the nearest first. `against` is
+  the answer of `suite.against`, '' for none.
+  """
+  for key, rows in board.tables().items():
+    found = [x for x in tables.lines(rows) if x.rank is not None]
+    reference = chosen(x for x in found if x.model == suite.suite().reference)
+    against = suite.against(
+        [line.row.sample for line in found],
+        [line.model if line is reference else line.place for line in found],
+        board.spreads.get(key))
+    for line in found:
+      ends = dict.fromkeys(map(str, (line.rank, line.last_rank)))
+      line.title, line.place_of = (
+          board.task.title, f'{" to ".join(ends)} of {len(found)}')
+      line.against = against.get(line.place, '')
+      others = [found[place - 1] for place in line.like if place != line.place]
+      line.rivals = sorted(others, key=lambda other, own=line: (
+          abs(other.accuracy - own.accuracy)))
+    yield found
+
+
+def results(boards: Iterable[Board]) -> dict[str, list]:
+  """Returns the lines of each mechanism, one a task, protocol and search.
+
+  The laptop arena comes first. Changed settings count if there are no others.
+  """
+  made = collections.defaultdict(dict)
+  for board in boards:
+    for found in compared(board):  # tables with changed settings come last
+      for model in dict.fromkeys(line.model for line in found):
+        one = chosen(line for line in found if line.model == model)
+        made[model].setdefault(
+            (one.task, one.protocol, one.table.searched), one)
+  return {model: sorted(lines.values(), key=lambda line: (
+      line.protocol != suite.suite().protocol))
+          for model, lines in made.items()}
+
+
+def table(found: Sequence) -> Table:
+  """Returns the table of a mechanism's page."""
+  kept = {column.name: column for column in tables.SCORES}
+  return tables.without_empty([
+      text('task', 'title', link=lambda line: f'../{line.task}.md'),
+      text('protocol', 'table.title'),
+      Column('accuracy %', lambda line: Cell(
+          line.accuracy, line.digits, (line.high - line.low) / 2).text),
+      kept['above baseline'], Column('rank', lambda line: line.place_of),
+      text('beside the Transformer', lambda line: _WORDS.get(line.against, '')),
+      text('not significantly different from', _rivals),
+      *(kept[name] for name in ('seeds', 'parameters', 'state size', 'notes'))],
+      found)
+
+
+def _rivals(line):
+  named = [link(other.name, f'{other.model}.md')
+           for other in line.rivals[:_NAMED]]
+  more = len(line.rivals) - len(named)
+  return Markup(', '.join(named) + f' and {more} more' * (more > 0))
+
+
+def failures(found: Sequence) -> dict[str, list]:
+  return {'Not significantly above the baseline': [
+      line for line in found if line.differs_from_baseline is False
+      or line.differs_from_baseline and line.above < 0],
+          'Significantly worse than the Transformer': [
+              line for line in found if line.against == suite.WORSE]}
+
+
+def index(found: Mapping[str, Sequence], arena: Sequence[suite.Line]) -> Table:
+  """Returns the table of all mechanisms, by family."""
+  averages = {line.model: line.score(suite.AVERAGE) for line in arena}
+  return Table([
+      text('family', lambda lines: lines[0].family),
+      text('mechanism', lambda lines: lines[0].model,
+           link=lambda lines: f'mechanisms/{lines[0].model}.md'),
+      Column('average in the laptop arena %', lambda lines: percent(
+          averages.get(lines[0].model), 1)),
+      Column('state size', lambda lines: span(sorted(
+          {line.state_size for line in lines} - {None})))],
+      sorted(found.values(), key=lambda lines: (
+          lines[0].family, lines[0].model)))
+
+
+def standing(boards: Iterable[Board], record: str) -> str:
+  """Returns in words where the row of a record stands; '' for no rank.
+
+  `record` is its path from the folder of the results.
+  """
+  line = next((line for board in boards for found in compared(board)
+               for line in found if record in line.row.files), None)
+  if line is None:
+    return ''
+  than = ' from' if line.against == suite.UNSURE else ' than'
+  return f'{line.title}, {line.table.title}: place {line.place_of}' + (
+      f'; {_WORDS[line.against]}{than} the {suite.suite().reference}'
+      if line.against else '')
