@@ -118,7 +118,7 @@ def rows(board: Board) -> list:
 
 
 def lines(boards: Iterable[Board]) -> list[Line]:
-  """Returns the mechanisms, the highest average first."""
+  """Returns the mechanisms, the highest average first, then those without."""
   found = {board.task.name: rows(board) for board in boards}
   cells = {}
   for task in suite().tasks:
@@ -136,7 +136,8 @@ def lines(boards: Iterable[Board]) -> list[Line]:
                     [line.model for line in some])
       for name, some in found.items()}
   rest = sorted(cells.keys() - averages.keys(), key=lambda model: (
-      -len(cells[model]), model))
+      -len(cells[model]), -np.mean([
+          cell.accuracy for cell in cells[model].values()]), model))
   return [Line(model, cells[model], averages.get(model), rank_of.get(model), {
       name: of[model] for name, of in told.items() if model in of})
           for model in [*order, *rest]]

@@ -18,8 +18,10 @@ _POINTS = 0.02  # the difference that the table of power asks about
 
 def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
   """Returns the table of scores; the baselines come first."""
-  abilities = [(AVERAGE, AVERAGE), *(
-      (task.ability, task.name) for task in suite.suite().tasks)]
+  abilities = [(ability, name) for ability, name in [
+      (AVERAGE, AVERAGE), *((task.ability, task.name)
+                            for task in suite.suite().tasks)]
+      if any(line.score(name) is not None for line in found)]
   highest = {board.task.name: board.highest for board in boards}
 
   def score(line, name):
