@@ -10,7 +10,14 @@ import sys
 
 import pytest
 
-from lra.board import charts, kinds, mechanisms, render, site
+from lra.board import (
+  charts,
+  kinds,
+  mechanisms,
+  render,
+  site,
+  suite_charts,
+)
 from lra.board import tables as tables_lib
 from lra.cli import repeat
 from lra.core import paths, tasks
@@ -293,8 +300,9 @@ def test_committed_pages_are_current(committed):
   assert set(place.details.rglob('*.md')) == set(made) - {place.page}
   assert not committed.left_out
   assert {p.name for p in place.figures.glob('*.svg')} == {
-      figure.name for figure in charts.every(
-          committed.begun, committed.speeds)}
+      figure.name for figure in [
+          *charts.every(committed.begun, committed.speeds),
+          *suite_charts.every(committed)]}
 
 
 def test_each_record_is_on_one_html_page(committed):
