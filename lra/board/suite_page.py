@@ -49,8 +49,10 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
       *(Column(ability, lambda line, name=name: score(line, name),
                strong=lambda line, name=name: strong(line, name))
         for ability, name in abilities),
-      Column('rank', lambda line: NONE if not (line and line.rank) else ranges(
-          range(line.rank.first, line.rank.last + 1))),
+      *[Column('rank', lambda line: (
+          ranges(range(line.rank.first, line.rank.last + 1))
+          if line and line.rank else NONE))] * any(
+              line.rank for line in found),
       numbers('core-minutes', lambda line: line and line.core_minutes,
               lambda value: NONE if value is None else f'{value:.1f}'),
       Column('seeds', lambda line: _seeds(line) if line else NONE)],

@@ -33,7 +33,10 @@ def load(folder, *configs):
 def test_committed_records_have_the_name_of_their_identity():
   for path in (paths.PACKAGED / 'runs').rglob('*.json'):
     run = result.read(path)
-    assert path.stem == f'{run.model}-{identity.run_name(run.config)}'
+    name = f'{run.model}-{identity.run_name(run.config)}'
+    if run.search:
+      name = name.replace('-s', f'-{run.search.digest}-s')
+    assert path.stem == name
 
 
 @pytest.fixture

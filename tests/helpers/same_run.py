@@ -71,8 +71,10 @@ def check(a, b, config, devices):
 
 def records(folder):
   """Returns {file name: record}, without measured times and memory."""
-  measured = ('seconds', 'per_s', 'bytes')
-  return {
-      p.name: {k: v for k, v in files.read_json(p).items()
-               if not k.endswith(measured) and k != 'runs_at_once'}
-      for p in (folder / 'results/runs').rglob('*.json')}
+  measured = ('seconds', 'per_s', 'bytes', 'runs_at_once')
+
+  def kept(value):
+    return {k: kept(v) for k, v in value.items() if not k.endswith(
+        measured)} if isinstance(value, dict) else value
+  return {p.name: kept(files.read_json(p))
+          for p in (folder / 'results/runs').rglob('*.json')}

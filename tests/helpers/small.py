@@ -28,6 +28,9 @@ def config(model: str, arg: str, **train):
     if field in c.model:
       c.model[field] = value
   c.train.update(train)
+  if c.encoder.norm == 'batch' and c.train.microbatch_size % (
+      c.encoder.norm_examples or c.train.batch_size):
+    c.encoder.norm_examples = c.train.microbatch_size
   return c.copy_and_resolve_references()
 
 

@@ -34,8 +34,11 @@ def _record():
 def test_a_record_is_called_by_its_hash():
   for path in RECORDS:
     record = json.loads(path.read_text(encoding='utf-8'))
-    name = identity.run_name(record['config'])
-    assert path.name == f'{record["model"]}-{name}.json'
+    config, seed = identity.run_name(record['config']).rsplit('-', 1)
+    parts = path.stem.removeprefix(f'{record["model"]}-').split('-')
+    # A record whose settings were searched has the hash of the search, too.
+    assert (parts[0], parts[-1]) == (config, seed)
+    assert len(parts) == 2 + bool(record.get('search'))
 
 
 def test_a_record_without_the_later_fields_is_a_run_made_now():
