@@ -8,8 +8,8 @@ task from three.
 
 from lra.configs.protocols.mini import join, sized
 
-# Batch norms and no positions where the mixer knows the order: both let state
-# spaces learn in a few thousand steps, and harm no other of the eight.
+# Batch norms, and no positions where the mixer knows the order: in trials S4D
+# learnt more with each of them, and the Transformer no less with batch norms.
 _RECIPE = dict(
     sized(2, 32, 64, 2, dropout=0.0, pooling='mean', norm='batch',
           positions='needed'),

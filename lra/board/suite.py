@@ -21,7 +21,6 @@ from lra.board.inputs import SCORES, Published
 from lra.board.rows import Row, TableKey
 from lra.board.statistics import Rank, Sample, Spread
 from lra.board.tables import lines as lines_of
-from lra.core import tasks
 
 AVERAGE = 'average'
 SEARCHED = 'train.learning_rate'
@@ -42,8 +41,6 @@ class Task(NamedTuple):
   why: str
   best: str
   column: str = ''
-
-  title = property(lambda self: tasks.get(self.name).title)
 
 
 class Suite(NamedTuple):
@@ -124,8 +121,8 @@ def lines(boards: Iterable[Board]) -> list[Line]:
   for task in suite().tasks:
     for line in found.get(task.name, ()):
       cells.setdefault(line.model, {}).setdefault(task.name, line)
-  averages = {model: made for model, own in cells.items()
-              if (made := _average(own))}
+  averages = {model: made for model, own in cells.items() if (
+      made := _mean({name: cell.row.sample for name, cell in own.items()}))}
   order = sorted(averages, key=lambda model: -np.mean(
       averages[model].accuracies))
   ranks, spread = statistics.rank([averages[model] for model in order])
@@ -141,10 +138,6 @@ def lines(boards: Iterable[Board]) -> list[Line]:
   return [Line(model, cells[model], averages.get(model), rank_of.get(model), {
       name: of[model] for name, of in told.items() if model in of})
           for model in [*order, *rest]]
-
-
-def _average(cells):
-  return _mean({name: cell.row.sample for name, cell in cells.items()})
 
 
 def _mean(of):

@@ -74,7 +74,7 @@ def _rate(row):
 
 
 class Answer(NamedTuple):
-  """What a task says: its best group, the reference and the baseline.
+  """The result of a task: its best group, the reference and the baseline.
 
   `best` has the mechanisms that may be at place 1, the highest first, of
   `count`. `apart` is the share of pairs that differ significantly.

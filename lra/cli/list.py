@@ -4,10 +4,9 @@
   lra list '*delta*'
 """
 
-import difflib
 import fnmatch
 
-from lra.core.errors import UserError
+from lra.core.errors import UserError, meant
 from lra.core.formats import escaped
 
 
@@ -75,9 +74,8 @@ def _matching(what, entries, tasks):
   if not (models or some):
     known = {e.name for e in entries} | {e.family for e in entries} | {
         task.name for task in tasks}
-    near = difflib.get_close_matches(what.lower(), sorted(known), 3, 0.5)
-    raise UserError(
-        f'{what!r} is no family, model or task: ' + (
-            f'did you mean {" or ".join(near)}?' if near else
-            '`list` without it shows all of them.'))
+    near = meant(what, sorted(known))
+    raise UserError(f'{what!r} is no family, model or task: ' + (
+        f'did you mean {near}?' if near else
+        '`list` without it shows all of them.'))
   return models, some

@@ -40,8 +40,7 @@ def check_limits() -> None:
 
 
 def keep_freed_memory() -> None:
-  """Lets glibc keep what is freed, which makes a step on a CPU up to 1.7 times
-  faster.
+  """Lets glibc keep what is freed, which makes large steps on a CPU faster.
 
   XLA allocates the memory of a step anew each time. By default glibc returns
   large blocks to the kernel, which fills them with zeros again.

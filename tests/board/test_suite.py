@@ -8,6 +8,7 @@ import scipy.stats
 
 from lra.board import frame, inputs, statistics, suite, suite_page
 from lra.board.statistics import Sample
+from lra.core import tasks
 from tests.helpers import scored
 from tests.helpers.page import make
 
@@ -21,7 +22,7 @@ def _record(model, task, seed, right, rate=0.003, device='cpu (2 cores)'):
   made = make(model, seed, task=task, device=device)
   made['protocol'] = made['config']['protocol'] = 'laptop_1'
   made['config']['train'] |= {'learning_rate': rate}
-  classes = suite.tasks.get(task).num_classes
+  classes = tasks.get(task).num_classes
   made['val'] = made['test'] = scored.of(
       [[right, 1000 - right] + [0] * (classes - 2)]
       + [[0] * classes] * (classes - 1), loss=0.5 + 1e-9 * seed)

@@ -154,13 +154,19 @@ def _tested(folder):
                 for run in found if run.test)
 
 
-def test_only_the_chosen_setting_is_tested_and_recorded(
-    tmp_path, called, monkeypatch, capsys):
-  published = []
+@pytest.fixture
+def published(monkeypatch):
+  """Returns a list of the runs that are published, without a page."""
+  runs = []
   monkeypatch.setattr(publish, 'check', lambda *_: None)
   monkeypatch.setattr(publish, 'done', lambda *_, **__: False)
   monkeypatch.setattr(
-      publish, 'publish', lambda run, *_, **__: published.append(run))
+      publish, 'publish', lambda run, *_, **__: runs.append(run))
+  return runs
+
+
+def test_only_the_chosen_setting_is_tested_and_recorded(
+    tmp_path, called, published, capsys):
   assert _train('--record') == 0
   assert _tested(tmp_path) == sorted([(0.2, 4), (0.2, 5)] * 2)
   out = capsys.readouterr().out
@@ -183,14 +189,9 @@ def test_only_the_chosen_setting_is_tested_and_recorded(
 
 
 def test_a_shorter_search_trains_the_chosen_setting_anew(
-    tmp_path, called, monkeypatch):
+    tmp_path, called, published):
   path = tmp_path / 'a.toml'
   path.write_text(path.read_text() + '\nsearch_share = 4')
-  published = []
-  monkeypatch.setattr(publish, 'check', lambda *_: None)
-  monkeypatch.setattr(publish, 'done', lambda *_, **__: False)
-  monkeypatch.setattr(
-      publish, 'publish', lambda run, *_, **__: published.append(run))
   assert _train('--record') == 0
   whole = loader.made_by(['--config=configs/transformer.py:text_mini']).train
   (shorter, _), (chosen, _) = called.calls[:2]
