@@ -35,7 +35,6 @@ def run(function: Callable[[], int]) -> None:
   quiet_libraries()
   try:
     environment.check_limits()
-    environment.keep_freed_memory()
     _check_text()
     try:
       code = function()
