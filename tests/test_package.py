@@ -125,7 +125,7 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
   assert 'Records are in results' in said and 'wrote leaderboard.md' in said
   record, = (here / 'results' / 'runs' / 'listops_mini').iterdir()
   task = here / 'leaderboard' / 'listops_mini.md'
-  row = '| 1 | [simpletron](mechanisms/simpletron.md) |'
+  row = '| 1 | [simpletron, '
   assert row in task.read_text()
   # An installed package has no commit, even inside some repository.
   kept = files.read_json(record)

@@ -85,7 +85,7 @@ def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
     names = ['', *(name for name in kinds.lengths(board) if name.isdigit())]
     add('lengths', 'scaled accuracy against the length of the sequences, one '
         'panel for each row', curves, 'sequences longer than in training',
-        trained, [(kinds.full_name(item), item.family, [
+        trained, [(item.name, item.family, [
             (int(name or trained), *score) for name in names
             if (score := kinds.score(item.row, board.task, name))])
                   for item in longer.items[:MOST]])

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 import pandas
 
 from lra.board import catalogue, inputs, statistics, store
-from lra.board.rows import Row, TableKey, listed, mean, setting_text, shown
+from lra.board.rows import (
+  Row,
+  TableKey,
+  labels,
+  listed,
+  mean,
+  setting_text,
+  shown,
+)
 from lra.board.statistics import Sample
 from lra.core import bits, tasks
 from lra.schema import fields, identity
@@ -45,7 +53,8 @@ class Board:
   `variant` has no changes of the protocol; and
 
     row, data, digits: the `Row`, and its properties;
-    name: the model, with its variant in brackets;
+    name: the model, what sets it apart from the protocol, and in brackets its
+      variant;
     above: its accuracy minus that of the baseline;
     heavy: whether it has more than 110% of the Transformer's parameters, which
       is the limit of the arena;
@@ -168,8 +177,9 @@ def _variants(rows):
   variants = [listed(f'{setting_text(name)}={setting_text(one[name])}'
                      for name in differing) for one in settings]
   return pandas.DataFrame({'variant': variants, 'name': [
-      f'{row.model} ({variant})' if variant else row.model
-      for row, variant in zip(rows.row, variants, strict=True)]},
+      row.model + (label and f', {label}') + (variant and f' ({variant})')
+      for row, label, variant in zip(
+          rows.row, labels(list(rows.row)), variants, strict=True)]},
       rows.index, dtype=object)
 
 

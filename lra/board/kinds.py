@@ -102,7 +102,7 @@ def longer(board: Board) -> Table | None:
     found = [score(item.row, board.task, name) for name in names]
     return _mean(one and one[0] for one in found) or 0.0
   return Table([
-      text('model', full_name), text('protocol', 'protocol'),
+      text('model', 'name'), text('protocol', 'protocol'),
       *(Column(title, lambda item, name=name: _shown(
           score(item.row, board.task, name))) for title, name in {
               f'{board.task.seq_len} (trained)': '',
@@ -111,12 +111,6 @@ def longer(board: Board) -> Table | None:
           (line for line in lines(board.finished)
            if any(run.longer for run in line.row.finished)),
           key=lambda item: -average(item)))
-
-
-def full_name(item) -> str:
-  """Returns the name of a row, with its changes of the protocol."""
-  changes = item.row.own_changes
-  return item.name + (changes and f' ({changes})')
 
 
 def _shown(found):

@@ -3,11 +3,12 @@
 import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lra.board import suite, tables
+from lra.board import statistics, suite, tables
 from lra.board.frame import Board, chosen
 from lra.board.markdown import Markup, link
 from lra.board.summary import Cell, span
 from lra.board.tables import Column, Table, text
+from lra.core import tasks
 from lra.core.formats import percent
 
 _NAMED = 5  # most rivals that a line names
@@ -20,24 +21,29 @@ def compared(board: Board) -> Iterator[list]:
   """Yields the ranked lines of each table, with four more attributes.
 
   `title` is that of the task, `place_of` a text as '1 to 3 of 9'. `rivals` are
-  the lines that do not differ significantly, the nearest first. `against` is
-  the answer of `suite.against`, '' for none.
+  the lines that do not differ significantly, the nearest first, each with the
+  seeds that may settle it, see `statistics.more_seeds`. `against` is the answer
+  of `suite.against`, '' for none.
   """
   for key, rows in board.tables().items():
     found = [x for x in tables.lines(rows) if x.rank is not None]
     reference = chosen(x for x in found if x.model == suite.suite().reference)
-    against = suite.against(
-        [line.row.sample for line in found],
-        [line.model if line is reference else line.place for line in found],
-        board.spreads.get(key))
+    samples = [line.row.sample for line in found]
+    spread = board.spreads.get(key)
+    pairs = len(found) * (len(found) - 1) // 2
+    against = suite.against(samples, [
+        line.model if line is reference else line.place for line in found],
+        spread)
     for line in found:
       ends = dict.fromkeys(map(str, (line.rank, line.last_rank)))
       line.title, line.place_of = (
           board.task.title, f'{" to ".join(ends)} of {len(found)}')
       line.against = against.get(line.place, '')
       others = [found[place - 1] for place in line.like if place != line.place]
-      line.rivals = sorted(others, key=lambda other, own=line: (
-          abs(other.accuracy - own.accuracy)))
+      line.rivals = [(other, statistics.more_seeds(
+          other.row.sample, line.row.sample, spread, pairs))
+                     for other in sorted(others, key=lambda other, own=line: (
+                         abs(other.accuracy - own.accuracy)))]
     yield found
 
 
@@ -74,8 +80,8 @@ def table(found: Sequence) -> Table:
 
 
 def _rivals(line):
-  named = [link(other.name, f'{other.model}.md')
-           for other in line.rivals[:_NAMED]]
+  named = [link(other.name, f'{other.model}.md') + f' (+{more})' * bool(more)
+           for other, more in line.rivals[:_NAMED]]
   more = len(line.rivals) - len(named)
   return Markup(', '.join(named) + f' and {more} more' * (more > 0))
 
@@ -86,6 +92,23 @@ def failures(found: Sequence) -> dict[str, list]:
       or line.differs_from_baseline and line.above < 0],
           'Significantly worse than the Transformer': [
               line for line in found if line.against == suite.WORSE]}
+
+
+def costs(found: Sequence) -> str:
+  """Returns what training costs at the lengths of the laptop arena, in words.
+
+  The seconds are those of one core for a million tokens; '' for no CPU.
+  """
+  known = {}
+  for line in found:
+    minutes = suite.core_minutes(line.row)
+    if line.protocol == suite.suite().protocol and minutes:
+      run = line.row.runs[0]
+      length = tasks.get(line.task).seq_len
+      tokens = run.config['train']['batch_size'] * run.steps * length
+      known[length] = 60e6 * minutes / tokens
+  return ', '.join(f'{value:.2g} at {length:,} tokens'
+                   for length, value in sorted(known.items()))
 
 
 def index(found: Mapping[str, Sequence], arena: Sequence[suite.Line]) -> Table:

@@ -36,6 +36,9 @@ TEMPLATES = pathlib.Path(__file__).parent / 'templates'
 TEXTS = tomllib.loads((TEMPLATES / 'texts.toml').read_text('utf-8'))
 # Most left-out records that a page names.
 _NAMED = 50
+# The part of the README that is written here.
+_BEGIN = '<!-- laptop arena, written by run_lra.py board -->\n'
+_END = '<!-- end of the laptop arena -->\n'
 # Filter by an upper limit -> its column.
 _LIMITS = {'state': 'state size', 'cost': 'core-minutes'}
 
@@ -63,7 +66,7 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
         records=functools.partial(_records, found, link),
         table=functools.partial(
             _table, linked=() if path == place.page else found.mechanisms))
-  return made | _of_mechanisms(found, environment)
+  return made | _of_mechanisms(found, environment) | _readme(found)
 
 
 def _of_mechanisms(found, environment):
@@ -76,6 +79,20 @@ def _of_mechanisms(found, environment):
           (line.title, line.table.title, _command(command)) for line in lines
           for _, command in found.made[line.row]])
           for name, lines in found.mechanisms.items()}
+
+
+def _readme(found):
+  """Returns the README beside the page, if it has a place for the arena."""
+  path = found.place.page.with_name('README.md')
+  text = path.read_text('utf-8') if found.arena and path.is_file() else ''
+  before, begun, rest = text.partition(_BEGIN)
+  _, ended, after = rest.partition(_END)
+  if not ended:
+    return {}
+  shown = _table(suite_page.results(suite_page.known(found.arena),
+                                    found.boards))
+  return {path: f'{before}{begun}\n{shown}\n\n'
+                f'{TEXTS["laptop"]["marks"]}\n{ended}{after}'}
 
 
 def html(found: Content, folder: pathlib.Path) -> dict[pathlib.Path, str]:

@@ -1,9 +1,12 @@
 """A row of the leaderboard: the runs of one configuration, its seeds."""
 
+import collections
 import dataclasses
 import functools
 import json
 import math
+import pathlib
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -192,6 +195,38 @@ def listed(texts: Iterable[str]) -> str:
   texts = list(texts)
   more = [f'{len(texts) - _NAMED} more'] if len(texts) > _NAMED else []
   return ', '.join(texts[:_NAMED] + more)
+
+
+def labels(rows: Sequence[Row]) -> list[str]:
+  """Returns what sets rows of a model apart from the protocol, in few words.
+
+  It is a name of `names.toml`, or else two changes: those that the fewest rows
+  share, then the shortest. It is '' for a row without changes.
+  """
+  changes = []
+  for row in rows:
+    own = identity.flatten(row.config)
+    changes.append({name: shown(own.get(name, 'unset'))
+                    for name in row.unsearched})
+  shared = collections.Counter(one for own in changes for one in own.items())
+
+  def label(own):
+    for name, wanted in _declared().items():
+      if all(part in own.get(field, '') and field in own
+             for field, part in wanted.items()):
+        return name
+    two = sorted(own.items(), key=lambda one: (shared[one], len(short(*one))))
+    return ', '.join(short(*one) for one in two[:2])
+
+  def short(name, value):
+    return f'{setting_text(name.split(".")[-1])} {setting_text(value)}'
+  return [label(own) for own in changes]
+
+
+@functools.cache
+def _declared():
+  path = pathlib.Path(__file__).with_name('names.toml')
+  return tomllib.loads(path.read_text('utf-8'))
 
 
 def departures(changes: Mapping, config: Mapping) -> str:

@@ -122,6 +122,12 @@ class Content:
     return suite.lines(self.boards)
 
   @functools.cached_property
+  def validity(self) -> list:
+    """How the arena agrees with published scores, see `suite.validity`."""
+    from lra.board import suite
+    return suite.validity(self.arena, self.papers)
+
+  @functools.cached_property
   def mechanisms(self) -> dict[str, list]:
     """The lines of each mechanism's page, see `mechanisms.results`."""
     from lra.board import mechanisms

@@ -31,7 +31,6 @@ _ANSWERS = {BETTER: 'yes', WORSE: 'no, it is worse', UNSURE: 'not told'}
 VALID = 0.6
 _FEWEST = 5  # mechanisms of a correlation
 _DRAWS = 2000
-_POWER = 0.8
 
 
 class Task(NamedTuple):
@@ -49,6 +48,7 @@ class Suite(NamedTuple):
   designed_on: Sequence[str]
   tasks: Sequence[Task]
   grid: Sequence[float]
+  known: Sequence[str]
 
   @property
   def averaged(self) -> list[Task]:
@@ -208,7 +208,7 @@ def stands(model: str, own: Mapping[str, Sample], boards: Iterable[Board]
 
 
 class Validity(NamedTuple):
-  """How the arena's order agrees with a column of published scores.
+  """How the order of a task, or the average, agrees with published scores.
 
   `points` has (mechanism, score here, published score), both fractions. `held`
   is the rank correlation over the mechanisms that the arena was not designed
@@ -216,6 +216,7 @@ class Validity(NamedTuple):
   """
   title: str
   ability: str
+  task: str
   points: Sequence[tuple[str, float, float]]
   held: tuple[float, float, float] | None
   own: float | None
@@ -249,7 +250,7 @@ def validity(found: Sequence[Line], papers: Sequence[Published]
               and line.score(name) is not None]
     held = [point for point in points if point[0] not in suite().designed_on]
     own = [point for point in points if point[0] in suite().designed_on]
-    made.append(Validity(SCORES.get(column, column), ability, points,
+    made.append(Validity(SCORES.get(column, column), ability, name, points,
                          _correlation(held), _spearman(own)))
   return made
 
@@ -305,14 +306,3 @@ def power(boards: Iterable[Board]) -> list[Power]:
           float(np.median([line.last_rank - line.rank + 1
                            for line in ranks]))))
   return made
-
-
-def seeds_needed(deviation: float, difference: float, comparisons: int) -> int:
-  """Returns the seeds of two rows that make a true difference significant.
-
-  With probability 0.8, at the first step of Holm's correction: the normal
-  approximation 2 (z_(1 - 0.025 / m) + z_0.8)^2 s^2 / d^2 for m comparisons.
-  """
-  alpha = (1 - statistics.CONFIDENCE) / comparisons
-  z = scipy.special.ndtri(1 - alpha / 2) + scipy.special.ndtri(_POWER)
-  return max(2, int(np.ceil(2 * (z * deviation / difference) ** 2)))

@@ -17,8 +17,8 @@ from lra.core import style
 
 
 def every(content: Content) -> list[Figure]:
-  return [*arena(content.arena, content.boards), *foretelling(
-      suite.validity(content.arena, content.papers))]
+  return [*arena(content.arena, content.boards),
+          *foretelling(content.validity)]
 
 
 def arena(found: Sequence[suite.Line], boards: Sequence[Board]

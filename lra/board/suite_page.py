@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lra.board import suite
+from lra.board import statistics, suite
 from lra.board.frame import Board
 from lra.board.suite import AVERAGE, Line, Power, Task, Validity
 from lra.board.summary import Cell
@@ -57,6 +57,16 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
               lambda value: NONE if value is None else f'{value:.1f}'),
       Column('seeds', lambda line: _seeds(line) if line else NONE)],
       [None, *found], pinned=1)
+
+
+def known(found: Sequence[Line]) -> list[Line]:
+  """Returns the lines of the best of each task, and of well-known mechanisms.
+  """
+  best = {max(cells, key=lambda line: line.cells[task.name].accuracy).model
+          for task in suite.suite().tasks
+          if (cells := [line for line in found if task.name in line.cells])}
+  return [line for line in found
+          if line.model in best.union(suite.suite().known)]
 
 
 def _seeds(line):
@@ -172,7 +182,7 @@ def validity(found: Sequence[Validity]) -> Table:
 def power(found: Sequence[Power]) -> Table:
   """Returns the spread of seeds, and the seeds that two points need."""
   def needed(item, comparisons):
-    return NONE if item.deviation is None else count(suite.seeds_needed(
+    return NONE if item.deviation is None else count(statistics.seeds_needed(
         item.deviation, _POINTS, comparisons))
   return Table([
       text('ability', 'ability'), numbers('test examples', 'examples', count),

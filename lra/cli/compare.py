@@ -1,18 +1,23 @@
-"""Tests the difference between two runs, and shows the settings that differ.
+"""Tests whether runs differ: two with their settings, or more by their ranks.
 
-A and B are run directories with a result, or records.
+A, B and more are run directories with a result, records, or folders of run
+directories. Runs that differ in their seed only are one row.
 
   lra compare runs/listops_mini/simpletron/b2e07619-s0 runs/listops_mini/gla/...
   lra compare A.json B.json
+  lra compare runs/listops_mini/simpletron runs/listops_mini/gla
 """
 
+import collections
 import pathlib
+from collections.abc import Sequence
 
-from lra.board import statistics
+from lra.board import statistics, words
 from lra.board.rows import Row, shown
 from lra.cli import arguments
 from lra.core.errors import UserError
 from lra.core.formats import escaped, percent, points
+from lra.many import choose
 from lra.schema import fields, identity
 from lra.schema import result as results
 
@@ -20,27 +25,53 @@ from lra.schema import result as results
 def add_arguments(parser):
   for name in 'AB':
     parser.add_argument(name.lower(), metavar=name, type=arguments.path)
+  parser.add_argument('more', metavar='MORE', nargs='*', type=arguments.path)
 
 
 def main(args) -> int:
-  print(escaped(compare(args.a, args.b)))
+  print(escaped(compare([args.a, args.b, *args.more])))
   return 0
 
 
-def compare(first: pathlib.Path, second: pathlib.Path) -> str:
-  """Returns fields that differ, scores with intervals and a significance test.
+def compare(given: Sequence[pathlib.Path]) -> str:
+  """Returns two runs' differences in settings and scores, or ranks of rows.
 
   Raises:
     UserError: a run cannot be read, is not finished or is not a classifier, or
       the runs have different test splits.
   """
-  runs = [results.classified(path) for path in (first, second)]
-  a, b = runs
-  if (a.task, a.data_fingerprint) != (b.task, b.data_fingerprint):
-    raise UserError(
-        f'{first} has {a.task} (data {a.data_fingerprint[:8]}) and {second} '
-        f'has {b.task} (data {b.data_fingerprint[:8]}): only runs on one test '
-        'split can be compared.')
+  found = [(path, results.classified(path))
+           for some in given for path in _runs(some)]
+  (first, a), *others = found
+  for path, b in others:
+    if (a.task, a.data_fingerprint) != (b.task, b.data_fingerprint):
+      raise UserError(
+          f'{first} has {a.task} (data {a.data_fingerprint[:8]}) and {path} '
+          f'has {b.task} (data {b.data_fingerprint[:8]}): only runs on one '
+          'test split can be compared.')
+  runs = [run for _, run in found]
+  if len(runs) == 2:
+    return _two(*runs)
+  seeds = collections.defaultdict(list)
+  for run in runs:
+    seeds[identity.config_hash(run.config)].append(run)
+  if len(seeds) < 2:
+    raise UserError(f'The runs of {", ".join(map(str, given))} differ in '
+                    'their seed only: give runs of other settings too.')
+  rows = [Row(some) for some in seeds.values()]
+  names = choose.names([identity.flatten(row.config) for row in rows])
+  return '\n'.join(words.ranks(a.task, list(zip(names, rows, strict=True))))
+
+
+def _runs(path):
+  """Returns a run or a record, or the finished runs of a folder."""
+  if not path.is_dir() or (path / 'result.json').exists():
+    return [path]
+  found = sorted(file.parent for file in path.glob('*/result.json'))
+  return found or [path]
+
+
+def _two(*runs):
   flat, filled = zip(*(_filled(r.config) for r in runs), strict=True)
   lines = [('', 'A', 'B'), *(
       (name, *texts) for name in sorted({*flat[0], *flat[1]})

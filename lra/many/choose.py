@@ -10,10 +10,10 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from lra.board import statistics as statistics_lib
+from lra.board import words
 from lra.board.rows import Row
 from lra.core import paths
-from lra.core.formats import aligned, percent, ranges
+from lra.core.formats import aligned, percent
 from lra.many.runs import Run, Setting, Unit
 from lra.schema import identity
 from lra.schema.result import SEARCHED, Result, Search
@@ -175,28 +175,8 @@ def ranked(units: Iterable[Unit]) -> list[str]:
       groups.setdefault((found[0].task, found[0].data_fingerprint), []).append(
           (unit.settings[0][0].arm or unit.title, Row(found)))
   for (task, _), members in groups.items():
-    if len(members) < 2:
-      continue
-    members.sort(key=lambda member: -member[1].mean)
-    models = [row.model for _, row in members]
-    names = models if len({*models}) == len(models) else [
-        title for title, _ in members]
-    ranks, spread = statistics_lib.rank([row.sample for _, row in members])
-    lines.append(f'{task}, compared by {"seeds" if spread else "test examples"}'
-                 ' (95% intervals):')
-    shown = [('  baseline', name, f'{percent(score)}%', '', '')
-             for name, score in sorted(
-                 members[0][1].runs[0].baselines.items(),
-                 key=lambda baseline: -baseline[1])[:1]]
-    for rank, name, (_, row) in zip(ranks, names, members, strict=True):
-      others = [names[i - 1] for i in rank.like if i != rank.place]
-      shown.append((
-          f'  rank {ranges(range(rank.first, rank.last + 1))}', name,
-          f'{percent(row.mean, row.digits)}%', ' to '.join(
-              percent(end, row.digits) for end in row.interval[:2]),
-          'no significant difference from ' + ', '.join(others)
-          if others else 'differs significantly from all others'))
-    lines += aligned(shown, right=(2,))
+    if len(members) > 1:
+      lines += words.ranks(task, members)
   return lines
 
 

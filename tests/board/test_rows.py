@@ -146,3 +146,21 @@ def test_attention_keeps_keys_and_values_of_tokens_and_cls():
   assert size('mean') == 2 * 24 * 16
   assert size('cls') == 2 * 25 * 16
   assert size('cls', state_size=7) == 7
+
+
+@pytest.mark.parametrize('changes, label', [
+    ({}, ''), ({'train.steps': 5}, 'steps 1000'),
+    # What the other row shares comes last, then what is longer.
+    ({'train.steps': 5, 'encoder.pooling': 'x', 'encoder.width': 1,
+      'model.name': 'y'}, 'width 64, steps 1000'),
+    ({'optim.groups': ''}, 'frozen random q, k, v'),
+    ({'optim.groups': '', 'init_source': ''}, 'transferred q, k, v')])
+def test_a_changed_row_has_a_declared_name_or_two_changes(changes, label):
+  config = {'train': {'steps': 1000}, 'model': {'name': 'transformer'},
+            'encoder': {'pooling': 'mean', 'width': 64}, 'init_source': 'a',
+            'optim': {'groups': r"((r'.*/(query|key|value)/.*', None),)"}}
+  own, other = (types.SimpleNamespace(
+      config=config | {'train': {'steps': steps}}, unsearched=unsearched)
+                for steps, unsearched in ((1000, changes), (
+                    9, {'encoder.pooling': 'x', 'model.name': 'y'})))
+  assert rows.labels([own, other])[0] == label

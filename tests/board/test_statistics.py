@@ -2,7 +2,9 @@
 
 import math
 
+import numpy as np
 import pytest
+import scipy.stats
 
 from lra.board import statistics
 from lra.board.statistics import Sample
@@ -56,3 +58,18 @@ def test_the_interval_of_a_difference_is_newcombes():
   # With the samples swapped, the interval changes its sign.
   assert statistics.difference(Sample((48 / 80,), 80), Sample((56 / 70,), 70)
                                ) == pytest.approx((-high, -low))
+
+
+def test_so_many_seeds_find_a_difference_with_the_power_of_the_table():
+  """Simulates z-tests of means at the first step of Holm's correction."""
+  rng = np.random.default_rng(0)
+  for deviation, comparisons in ((0.01, 276), (0.02, 23)):
+    seeds = statistics.seeds_needed(deviation, 0.02, comparisons)
+    a, b = (rng.normal(mean, deviation, (20_000, seeds)).mean(1)
+            for mean in (0.52, 0.5))
+    p = 2 * scipy.stats.norm.sf(
+        np.abs(a - b) / (deviation * np.sqrt(2 / seeds)))
+    found = (p <= 0.05 / comparisons).mean()
+    assert 0.78 < found < 0.9
+    more = statistics.seeds_needed(deviation, 0.01, comparisons)
+    assert more == pytest.approx(4 * seeds, abs=4)

@@ -145,21 +145,6 @@ def test_a_learning_rate_at_the_end_of_the_grid_is_marked(boards, rate, star):
   assert ('*' in column.text(table.items[1])) == star
 
 
-def test_so_many_seeds_find_a_difference_with_the_power_of_the_table():
-  """Simulates z-tests of means at the first step of Holm's correction."""
-  rng = np.random.default_rng(0)
-  for deviation, comparisons in ((0.01, 276), (0.02, 23)):
-    seeds = suite.seeds_needed(deviation, 0.02, comparisons)
-    a, b = (rng.normal(mean, deviation, (20_000, seeds)).mean(1)
-            for mean in (0.52, 0.5))
-    p = 2 * scipy.stats.norm.sf(
-        np.abs(a - b) / (deviation * np.sqrt(2 / seeds)))
-    found = (p <= 0.05 / comparisons).mean()
-    assert 0.78 < found < 0.9
-    assert suite.seeds_needed(deviation, 0.01, comparisons) == pytest.approx(
-        4 * seeds, abs=4)
-
-
 @pytest.mark.every(2)
 @pytest.mark.parametrize('rows, seeds', [(24, 3), (76, 3)])
 def test_equal_mechanisms_seldom_differ_at_the_sizes_of_the_arena(rows, seeds):
@@ -180,3 +165,11 @@ def test_equal_mechanisms_seldom_differ_at_the_sizes_of_the_arena(rows, seeds):
     reference += any(statistics.differ(p))
   for found in (pairs, reference):
     assert found / tables <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / tables)
+
+
+def test_the_readme_has_the_best_and_the_well_known(boards, tmp_path):
+  found = suite.lines(boards({
+      'lru': (400, 300, 300, 300), 's5': (300, 400, 300, 300),
+      'local': (350, 350, 350, 310), 'mega': (300, 300, 300, 305)}))
+  assert {line.model for line in suite_page.known(found)} == {
+      'lru', 's5', 'local'}

@@ -383,7 +383,7 @@ def _record(path, right, **changes):
   record = json.loads(
       (ROOT / 'tests/board/data/result.json').read_text())
   record['test'] = scored.of(
-      [[sum(right), 10 - sum(right)], [0, 0]], correct=bits.pack(right))
+      [[sum(right), len(right) - sum(right)], [0, 0]], correct=bits.pack(right))
   record['config']['train'] |= changes
   path.write_text(json.dumps(record))
   return path
@@ -392,7 +392,7 @@ def _record(path, right, **changes):
 def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
   a = _record(tmp_path / 'a.json', [True] * 9 + [False])
   b = _record(tmp_path / 'b.json', [False] * 9 + [True], learning_rate=7.5)
-  lines = compare(a, b).splitlines()
+  lines = compare([a, b]).splitlines()
   assert lines[1].split() == ['train.learning_rate', 'unset', '7.5']
   # Wilson's 95% interval of 9 of 10, from an independent calculator.
   score, interval = (next(line for line in lines if line.startswith(start))
@@ -404,7 +404,27 @@ def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
   # McNemar's exact p for 9 against 1: 2 (1 + 10) / 2^10.
   assert lines[-2].startswith('p = 0.0215 (McNemar, exact')
   assert 'runs differ' in lines[-2] and 'seeds of its rows' in lines[-1]
-  assert 'do not differ' in compare(a, a)
+  assert 'do not differ' in compare([a, a])
+
+
+def test_several_runs_are_ranked_with_their_seeds(tmp_path):
+  """Folders of runs count with all their seeds; rates part the rows."""
+  for rate, right in ((1.0, (800, 810, 806)), (2.0, (790, 812, 805)),
+                      (3.0, (400, 406, 410))):
+    for seed, hits in enumerate(right):
+      folder = tmp_path / f'{rate}' / f'x-s{seed}'
+      folder.mkdir(parents=True)
+      _record(folder / 'result.json', [True] * hits + [False] * (1000 - hits),
+              learning_rate=rate)
+  head, *lines = compare([tmp_path / name for name in ('1.0', '2.0', '3.0')]
+                         ).splitlines()
+  assert 'compared by seeds' in head
+  found = {line.split('learning_rate=')[1][:3]: line for line in lines[-3:]}
+  assert 'rank 1–2' in found['1.0'] and 'rank 1–2' in found['2.0']
+  assert 'more seeds may tell' in found['1.0']
+  assert 'rank 3 ' in found['3.0'] and 'differs significantly' in found['3.0']
+  with pytest.raises(UserError, match='seed only'):
+    compare([tmp_path / '1.0'])
 
 
 def test_a_field_that_was_added_later_is_no_difference(tmp_path):
@@ -414,7 +434,7 @@ def test_a_field_that_was_added_later_is_no_difference(tmp_path):
   for ema, shown in ((0.0, []), (0.99, [['optim.ema', '0.0', '0.99']])):
     new['config']['optim'] = {'ema': ema, 'name': 'adamw'}
     (tmp_path / 'new.json').write_text(json.dumps(new))
-    lines = compare(old, tmp_path / 'new.json').splitlines()
+    lines = compare([old, tmp_path / 'new.json']).splitlines()
     assert [line.split() for line in lines if 'optim.' in line] == shown
 
 
