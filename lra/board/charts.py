@@ -14,8 +14,7 @@ from matplotlib import figure, ticker
 
 from lra.board import kinds
 from lra.board.catalogue import FAMILIES, REFERENCE
-from lra.board.frame import Board, chosen
-from lra.board.inputs import Speeds
+from lra.board.frame import Board
 from lra.board.tables import lines
 from lra.core import style
 from lra.core.formats import plain
@@ -35,33 +34,8 @@ class Figure(NamedTuple):
   draw: Callable[[], bytes]
 
 
-def every(boards: Sequence[Board], speeds: Speeds | None) -> list[Figure]:
-  """Returns the figures of all pages but those of the laptop arena."""
-  return [*overview(boards), *(
-      figure for board in boards for figure in of_task(board, speeds))]
-
-
-def overview(boards: Sequence[Board]) -> list[Figure]:
-  """Returns the figure of the full tasks, if one has a row."""
-  full = [board for board in boards
-          if board.task.group == 'full' and len(board.rows)]
-  if not full:
-    return []
-  entries = [
-      (f'{board.task.title}, {key.protocol}', sorted(
-          lines(rows[rows.accuracy.notna()]), key=lambda row: (
-              row.heavy, bool(row.foreign or row.apart))), board.highest)
-      for board in full for key, rows in board.tables().items()
-      if not key.departures]
-  return [Figure(
-      'full_tasks.svg', 'test accuracies and the baseline of each full task',
-      [board.task.name for board in full], functools.partial(
-          dots, 'The best rows within 110% of the Transformer\'s parameters '
-          'have names', entries, name_first=True))]
-
-
-def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
-  """Returns the figures of a task; no figure of speed without `speeds`."""
+def of_task(board: Board) -> list[Figure]:
+  """Returns the figures of a task."""
   title, found = board.task.title, []
 
   def add(name, shows, draw, what, *arguments, **options):
@@ -74,8 +48,7 @@ def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
   if rows:
     entries = [entry for table, members in itertools.groupby(
         rows[:MOST], key=lambda pair: pair[0]) for entry in (
-            (f'{table}:', [], None),
-            *((row.name, [row], None) for _, row in members))]
+            (f'{table}:', None), *((row.name, row) for _, row in members))]
     add('accuracy', 'test accuracy of each row with its interval, and '
         'baselines', dots, 'accuracy with its 95% interval' + (
             f'; {MOST} of {len(rows)} rows' * (len(rows) > MOST)),
@@ -89,36 +62,18 @@ def of_task(board: Board, speeds: Speeds | None) -> list[Figure]:
             (int(name or trained), *score) for name in names
             if (score := kinds.score(item.row, board.task, name))])
                   for item in longer.items[:MOST]])
-  rows = _most(board, lambda row: board.task.probe and row.state_size)
+  rows = _most(board) if board.task.probe else []
   if rows:
     add('states', 'test accuracy against the size of the state', cloud,
-        'accuracy against state size',
-        [(row.state_size, row) for row in rows], [],
-        'state: numbers that a layer keeps from token to token', small=True)
-  rows = _most(board, lambda row: speeds and row.model in speeds.faster, True)
-  if rows:
-    add('speed', 'test accuracy against speed; the area of a mark is the '
-        'memory', cloud, 'accuracy against speed (area: memory of a step)',
-        [(speeds.faster[row.model], row) for row in rows],
-        [speeds.memory[row.model] for row in rows],
-        'training steps in the time of one Transformer step,\n'
-        f'timed on {plain(speeds.what, 60)}')
+        'accuracy against state size', [(row.state_size, row) for row in rows],
+        'state: numbers that a layer keeps from token to token')
   return found
 
 
-def _most(board, wanted, one_each=False):
-  """Returns the rows for which `wanted` holds, of the protocol with most.
-
-  Fewer than three rows are none. If `one_each`, a model has one row only: it
-  was measured in one configuration.
-  """
-  found = []
-  for key, table in board.tables().items():
-    rows = [row for row in lines(table) if row.seeds and wanted(row)]
-    if one_each:
-      rows = [chosen(row for row in rows if row.model == model)
-              for model in dict.fromkeys(row.model for row in rows)]
-    found.append([] if key.departures else rows[:MOST])
+def _most(board):
+  """Returns the rows with a state of the protocol that has most, at least 3."""
+  found = [[row for row in lines(table) if row.seeds and row.state_size][:MOST]
+           for key, table in board.tables().items() if not key.departures]
   rows = max(found, key=len, default=[])
   return rows if len(rows) > 2 else []
 
@@ -133,52 +88,41 @@ def drawing(draw):
 
 
 @drawing
-def dots(title: str, entries: Sequence[tuple[str, Sequence, float | None]],
-         baselines: Sequence = (), name_first: bool = False):
-  """Draws a line for each entry: (text, rows, accuracy of a baseline or None).
+def dots(title: str, entries: Sequence[tuple[str, Any]],
+         baselines: Sequence = ()):
+  """Draws a line for each (text, row), with the 95% interval and the seeds.
 
-  The first row has its 95% interval, its seeds and, if it is within the budget
-  of parameters and `name_first`, its name. `baselines` are lines through the
-  whole figure.
+  A text without a row is a heading. `baselines` are lines through the whole
+  figure.
   """
-  fig, ax = _axes(title, 2 + (0.45 if name_first else 0.2) * len(entries))
-  for y, (_, rows, baseline) in enumerate(entries):
-    for row in rows[::-1]:
-      ax.plot(100 * row.accuracy, y, color=_colour(row.family), **_MARK)
-    for row in rows[:1]:
-      ax.plot([100 * row.low, 100 * row.high], [y, y], alpha=0.5,
-              color=_colour(row.family))
-      if row.seeds > 1:
-        ax.plot([100 * x for x in row.row.accuracies], [y] * row.seeds, '|',
-                color=_colour(row.family))
-      if name_first and not row.heavy:
-        ax.annotate(plain(row.name, 48), (100 * row.accuracy, y), (0, 5),
-                    ha='center', textcoords='offset points', fontsize=9)
-    if baseline is not None:
-      ax.vlines(100 * baseline, y - 0.4, y + 0.4, color=style.BASELINE,
-                linewidth=2)
-  ax.set_yticks(range(len(entries)), [plain(text, 48) for text, *_ in entries])
-  for tick, (_, rows, _) in zip(ax.get_yticklabels(), entries, strict=True):
-    tick.set_fontweight('normal' if rows else 'bold')
-  ax.grid(axis='y', visible=name_first)
+  fig, ax = _axes(title, 2 + 0.2 * len(entries))
+  for y, (_, row) in enumerate(entries):
+    if row is None:
+      continue
+    colour = _colour(row.family)
+    ax.plot(100 * row.accuracy, y, color=colour, **_MARK)
+    ax.plot([100 * row.low, 100 * row.high], [y, y], alpha=0.5, color=colour)
+    if row.seeds > 1:
+      ax.plot([100 * x for x in row.row.accuracies], [y] * row.seeds, '|',
+              color=colour)
+  ax.set_yticks(range(len(entries)), [plain(text, 48) for text, _ in entries])
+  for tick, (_, row) in zip(ax.get_yticklabels(), entries, strict=True):
+    tick.set_fontweight('normal' if row else 'bold')
+  ax.grid(axis='y', visible=False)
   ax.set_ylim(len(entries) - 0.4, -0.6)
-  ax.set_xlabel('test accuracy, %' + ' (bar: the best baseline)' * name_first)
+  ax.set_xlabel('test accuracy, %')
   style.draw_baselines([(b.name, b.accuracy) for b in baselines], ax.axvline)
-  return _with_legend(fig, ax, [row for _, rows, _ in entries for row in rows])
+  return _with_legend(fig, ax, [row for _, row in entries if row])
 
 
 @drawing
-def cloud(title: str, points: Sequence[tuple[float, Any]],
-          areas: Sequence[float], label: str, small: bool = False):
-  """Draws a mark for each (x, row), and names those that no other row beats.
-
-  `areas` are bytes that the areas of the marks show, [] for equal areas. With
-  `small`, a smaller x is better.
+def cloud(title: str, points: Sequence[tuple[float, Any]], label: str):
+  """Draws a mark for each (cost, row), and names those that no cheaper one
+  beats.
   """
   fig, ax = _axes(title, 4.6)
   ax.scatter([x for x, _ in points], [100 * row.accuracy for _, row in points],
-             [400 * area / max(areas) + 4 for area in areas] or 40,
-             [_colour(row.family) for _, row in points], alpha=0.8,
+             40, [_colour(row.family) for _, row in points], alpha=0.8,
              edgecolors='white', linewidths=0.5)
   ax.set_xscale('log', base=2)
   ax.xaxis.set_major_formatter(lambda value, _: f'{value:,.4g}')
@@ -187,17 +131,14 @@ def cloud(title: str, points: Sequence[tuple[float, Any]],
   low, high = ax.get_ylim()
   best = above = -high
   for x, row in sorted(points, key=lambda point: (
-      point[0] if small else -point[0], -point[1].accuracy)):
+      point[0], -point[1].accuracy)):
     y = 100 * row.accuracy
     if y > best or row.model == REFERENCE:
       # Names of the front rise, and each keeps clear of the last one.
       at = above = max(y, above + (high - low) / 20) if y > best else y
       best = max(y, best)
       ax.annotate(plain(row.name, 48), (x, y), (x, at), fontsize=9,
-                  ha='right' if small else 'left', va='bottom')
-  for part in (1, 4) if areas else ():
-    ax.scatter([], [], 400 / part, 'white', edgecolors='black', linewidths=0.5,
-               label=f'{max(areas) / 2**30 / part:.3g} GiB')
+                  ha='right', va='bottom')
   return _with_legend(fig, ax, [row for _, row in points])
 
 

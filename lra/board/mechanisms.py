@@ -10,6 +10,7 @@ from lra.board.summary import Cell, span
 from lra.board.tables import Column, Table, text
 from lra.core import tasks
 from lra.core.formats import percent
+from lra.schema import identity
 
 _NAMED = 5  # most rivals that a line names
 _WORDS = {suite.BETTER: 'significantly better',
@@ -102,11 +103,11 @@ def costs(found: Sequence) -> str:
   known = {}
   for line in found:
     minutes = suite.core_minutes(line.row)
-    if line.protocol == suite.suite().protocol and minutes:
-      run = line.row.runs[0]
+    batch = identity.flatten(line.row.config).get('train.batch_size')
+    if line.protocol == suite.suite().protocol and minutes and batch:
       length = tasks.get(line.task).seq_len
-      tokens = run.config['train']['batch_size'] * run.steps * length
-      known[length] = 60e6 * minutes / tokens
+      known[length] = 60e6 * minutes / (
+          batch * line.row.runs[0].steps * length)
   return ', '.join(f'{value:.2g} at {length:,} tokens'
                    for length, value in sorted(known.items()))
 

@@ -49,8 +49,8 @@ def write(place: Place, html: pathlib.Path | None = None, *,
   # Imported late: they take seconds.
   from lra.board import charts, data, render, suite_charts
   began, found, drawn = _now(place), site.load(place), {}
-  for figure in [*charts.every(found.begun, found.speeds),
-                 *suite_charts.every(found)]:
+  for figure in [*suite_charts.every(found), *(
+      one for board in found.begun for one in charts.of_task(board))]:
     path = place.figures / figure.name
     kept = not all_figures and path.is_file() and all(
         _is_shown(place, place.runs / task) for task in figure.tasks)

@@ -137,9 +137,8 @@ def _environment(found, **options):
                   [board for board in found.begun if board.task.group == name])
                  for name, group in TEXTS['groups'].items()],
       'mechanisms': mechanisms,
-      'overview': charts.overview(found.boards),
       'pictures': suite_charts,
-      'figures': lambda board: charts.of_task(board, found.speeds)}
+      'figures': charts.of_task}
   return environment
 
 

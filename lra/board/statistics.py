@@ -326,21 +326,3 @@ def more_seeds(a: Sample, b: Sample, common: Spread | None, comparisons: int
   more = seeds_needed(variance**0.5, difference, comparisons) - min(
       len(a.accuracies), len(b.accuracies))
   return max(more, 1) if more <= _MOST_SEEDS else None
-
-
-def tukey(samples: Sequence[Sample]) -> int:
-  """Counts the pairs that differ by Tukey's HSD, at 5% for all together.
-
-  Tukey and Kramer use one variance for all rows, of which one needs several
-  seeds; for `scipy.stats.tukey_hsd`, each row needs them.
-  """
-  seeds = np.array([len(s.accuracies) for s in samples])
-  degrees = int((seeds - 1).sum())
-  square = sum(_variance(s) * (len(s.accuracies) - 1) for s in samples
-               if len(s.accuracies) > 1) / degrees
-  means = np.array([np.mean(s.accuracies) for s in samples])
-  i, j = np.triu_indices(len(samples), 1)
-  studentized = np.abs(means[i] - means[j]) / np.sqrt(
-      square / 2 * (1 / seeds[i] + 1 / seeds[j]))
-  return int((studentized >= scipy.stats.studentized_range.isf(
-      1 - CONFIDENCE, len(samples), degrees)).sum())

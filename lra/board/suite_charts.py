@@ -45,7 +45,7 @@ def arena(found: Sequence[suite.Line], boards: Sequence[Board]
           'mechanisms that no cheaper one beats have names', names,
           functools.partial(
               charts.cloud, f'Laptop arena: average against {label}', points,
-              [], label, small=True)))
+              label)))
   return made
 
 

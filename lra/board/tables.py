@@ -255,11 +255,9 @@ PUBLISHED = (
 
 
 class Pairs(NamedTuple):
-  """How many pairs of rows differ, also by Tukey's HSD if seeds were compared.
-  """
+  """How many pairs of rows differ, of how many."""
   total: int
   differ: int
-  tukey: int | None
   spread: statistics.Spread | None
 
 
@@ -340,7 +338,6 @@ def _pairs(rows, spread):
   return Pairs(
       len(ranked) * (len(ranked) - 1) // 2,
       (len(ranked)**2 - sum(len(row.like) for row in ranked)) // 2,
-      statistics.tukey([row.row.sample for row in ranked]) if spread else None,
       spread)
 
 

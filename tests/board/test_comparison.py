@@ -224,17 +224,6 @@ def test_holm_stops_at_the_first_that_is_not_found():
   assert statistics.differ([]) == []
 
 
-@pytest.mark.parametrize('seeds', [[3, 3, 3], [2, 3, 5, 4], [4] * 6])
-def test_tukey_counts_the_pairs_that_scipy_finds(seeds):
-  rng = np.random.default_rng(len(seeds))
-  for scale in (0.0, 0.01, 0.03, 0.1):
-    rows = [tuple(rng.normal(0.5 + scale * i, 0.01, n))
-            for i, n in enumerate(seeds)]
-    p = stats.tukey_hsd(*rows).pvalue[np.triu_indices(len(rows), 1)]
-    assert statistics.tukey([Sample(row, 10**9) for row in rows]) == (
-        p <= 0.05).sum()
-
-
 def test_fisher_is_that_of_scipy():
   for a, b, n in ((130, 110, 200), (3, 17, 20), (0, 5, 20), (700, 640, 2000)):
     assert statistics.p_value(

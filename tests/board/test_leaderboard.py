@@ -248,7 +248,7 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
         place.folder / name).read_bytes()) for place in places]
     assert pages[0] == pages[1]
   names = sorted(p.name for p in a.figures.iterdir())
-  assert names == ['text_mini_accuracy.svg', 'text_mini_speed.svg']
+  assert names == ['text_mini_accuracy.svg']
   for name in names:
     data = (a.figures / name).read_bytes()
     assert data == (b.figures / name).read_bytes()
@@ -301,7 +301,8 @@ def test_committed_pages_are_current(committed):
   assert not committed.left_out
   assert {p.name for p in place.figures.glob('*.svg')} == {
       figure.name for figure in [
-          *charts.every(committed.begun, committed.speeds),
+          *(one for board in committed.begun
+            for one in charts.of_task(board)),
           *suite_charts.every(committed)]}
 
 

@@ -49,7 +49,7 @@ def test_scores_are_scaled_means_of_the_seeds(board):
 
 
 def test_the_figure_has_a_panel_for_each_row(board, tmp_path):
-  figure, = (f for f in charts.of_task(board, None)
+  figure, = (f for f in charts.of_task(board)
              if f.name == 'parity_lengths.svg')
   svg = figure.draw().decode()
   assert len(re.findall('>(?:local|performer)<', svg)) == 2

@@ -128,8 +128,8 @@ def test_a_recorded_run_hears_where_it_stands(tmp_path, capsys, monkeypatch):
       'from the transformer; leaderboard/text_mini.md')
   # All files are new.
   assert said[-2] == (
-      'wrote leaderboard.md, 2 files in figures, 6 files in leaderboard, '
-      '7 files in leaderboard/mechanisms')
+      'wrote leaderboard.md, figures/text_mini_accuracy.svg, 6 files in '
+      'leaderboard, 7 files in leaderboard/mechanisms')
   publish.regenerate(place)
   assert capsys.readouterr().out == 'wrote leaderboard.md\n'
   boards = site.load(place).boards
