@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -174,7 +175,7 @@ def test_the_scores_of_the_readme_are_those_of_the_records():
       if name == 'baseline':
         floors = json.loads((results / f'floors/{task}.json').read_text())
         scores = [max(f['accuracy'] for f in floors['floors'].values())]
-      mean = f'{100 * sum(scores) / len(scores):.1f}' if scores else '–'
+      mean = f'{100 * statistics.fmean(scores):.1f}' if scores else '–'
       assert shown.split()[0] == mean, f'{name} on {task}'
 
 
