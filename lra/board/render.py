@@ -64,8 +64,7 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
     made[path] = environment.get_template(pages.get(path, 'task.md')).render(
         board=boards.get(path), url=link,
         records=functools.partial(_records, found, link),
-        table=functools.partial(
-            _table, linked=() if path == place.page else found.mechanisms))
+        table=_linked_table(found, link))
   return made | _of_mechanisms(found, environment) | _readme(found)
 
 
@@ -89,8 +88,9 @@ def _readme(found):
   _, ended, after = rest.partition(_END)
   if not ended:
     return {}
-  shown = _table(suite_page.results(suite_page.known(found.arena),
-                                    found.boards))
+  link = _link_from(path.resolve().parent)
+  shown = _linked_table(found, link)(suite_page.results(
+      suite_page.known(found.arena), found.boards))
   return {path: f'{before}{begun}\n{shown}\n\n'
                 f'{TEXTS["laptop"]["marks"]}\n{ended}{after}'}
 
@@ -147,14 +147,20 @@ def _inert(value: Any) -> str:
   return value if isinstance(value, md.Markup) else md.escape(str(value))
 
 
-def _table(table, linked=()):
+def _linked_table(found, url):
+  """Returns `_table` with links to pages of mechanisms."""
+  return functools.partial(
+      _table, linked=found.mechanisms, folder=url(found.place.pages))
+
+
+def _table(table, linked=(), folder=''):
   """Converts a `tables.Table` to Markdown; `linked` are models with a page."""
   def cell(column, item):
     text, model = column.text(item), getattr(item, 'model', None)
     if column.link:
       return md.link(text, column.link(item))
     if column.name in ('model', 'mechanism') and model in linked:
-      return md.link(text, f'mechanisms/{model}.md')
+      return md.link(text, f'{folder}/{model}.md')
     return md.strong(text) if column.strong(item) else text
   return md.Markup(md.table(
       [column.name for column in table.columns],

@@ -59,8 +59,10 @@ def heat(found: Sequence[suite.Line], baselines: Mapping[str, float | None]):
   order = sorted(found, key=lambda line: (
       [*FAMILIES, line.family].index(line.family),
       -(line.score(suite.AVERAGE) or 0)))
-  asked = suite.suite().tasks
-  fig = figure.Figure(figsize=(1.6 * style.WIDTH, 1.2 + 0.2 * len(order)),
+  asked = [task for task in suite.suite().tasks
+           if any(task.name in line.cells for line in order)]
+  fig = figure.Figure(figsize=(
+      style.WIDTH * (0.5 + 0.12 * len(asked)), 1.2 + 0.2 * len(order)),
                       layout='constrained')
   ax, colours = fig.subplots(), matplotlib.colormaps['viridis']
   for x, task in enumerate(asked):

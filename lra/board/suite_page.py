@@ -6,7 +6,7 @@ from typing import NamedTuple
 from lra.board import statistics, suite
 from lra.board.frame import Board
 from lra.board.suite import AVERAGE, Line, Power, Task, Validity
-from lra.board.summary import Cell
+from lra.board.summary import Cell, span
 from lra.board.tables import Column, Table, numbers, text
 from lra.core.formats import NONE, count, percent, ranges
 from lra.schema import identity
@@ -53,9 +53,11 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
           ranges(range(line.rank.first, line.rank.last + 1))
           if line and line.rank else NONE))] * any(
               line.rank for line in found),
+      Column('state size', lambda line: _ends(line, 'state_size')),
+      Column('parameters', lambda line: _ends(line, 'parameters')),
       numbers('core-minutes', lambda line: line and line.core_minutes,
               lambda value: NONE if value is None else f'{value:.1f}'),
-      Column('seeds', lambda line: _seeds(line) if line else NONE)],
+      Column('seeds', lambda line: _ends(line, 'seeds'))],
       [None, *found], pinned=1)
 
 
@@ -69,9 +71,10 @@ def known(found: Sequence[Line]) -> list[Line]:
           if line.model in best.union(suite.suite().known)]
 
 
-def _seeds(line):
-  ends = sorted({cell.seeds for cell in line.cells.values()})
-  return ' to '.join(map(str, dict.fromkeys((ends[0], ends[-1]))))
+def _ends(line, name):
+  """Returns the least and the largest number of a line's tasks."""
+  return NONE if line is None else span(sorted({
+      getattr(cell, name) for cell in line.cells.values()} - {None}))
 
 
 def _at_edge(row):

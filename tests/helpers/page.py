@@ -18,7 +18,7 @@ def scores(right, wrong, **changes):
 
 def unlinked(text):
   """Returns the text of pages without the links to pages of mechanisms."""
-  return re.sub(r'\[([^\]]*)\]\(mechanisms/\w+\.md\)', r'\1', text)
+  return re.sub(r'\[([^\]]*)\]\((?:\w+/)*mechanisms/\w+\.md\)', r'\1', text)
 
 
 def loss(seed):
