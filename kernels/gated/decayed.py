@@ -113,8 +113,10 @@ _of_heads.defvjp(_of_heads_forward, _of_heads_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _of_channels(strict, rows, columns, at, sums):
-  return _joined(strict, rows, columns, at, sums)
+def _of_channels(strict, *operands):
+  # Without the barrier, XLA would write the exponentials that several calls
+  # share to memory: 16 for each token and channel.
+  return _joined(strict, *lax.optimization_barrier(operands))
 
 
 def _joined(strict, rows, columns, at, sums):
@@ -146,7 +148,7 @@ def _of_channels_forward(strict, *operands):
 
 
 def _of_channels_backward(strict, operands, ct):
-  rows, columns, at, sums = operands
+  (rows, columns, at, sums), ct = lax.optimization_barrier((operands, ct))
   drows, dcolumns = jax.vjp(
       lambda r, c: _joined(strict, r, c, at, sums), *(
           x.astype(jnp.float32) for x in (rows, columns)))[1](ct)

@@ -15,10 +15,9 @@ from lra.kernels import axes, dispatch
 from lra.kernels.gated import chunk, steps
 
 CHUNK = 64
-CPU_CHUNK = 16  # needs the least work; a CPU has no fast units for matmuls
-CHUNKS = 32  # chunks in a segment
-CPU_CHUNKS = 16  # more would not fit into caches
+SEGMENT, CPU_SEGMENT = 2048, 256  # tokens; a CPU's caches hold the shorter one
 STEPS = 320  # largest N E for which a CPU goes token by token
+STEP_SEGMENT = 16  # tokens of a segment then
 
 
 def forward(inputs, options, save):
@@ -54,13 +53,19 @@ def backward(inputs, saved, cotangents, options):
 
 def _plan(x):
   """Returns the function of a segment, and the one that cuts arrays."""
-  form, size, most = chunk.segment, CHUNK, CHUNKS
+  size, tokens, width = CHUNK, SEGMENT, x.k.shape[-1]
   if dispatch.platform() == 'cpu':
-    size, most = CPU_CHUNK, CPU_CHUNKS
-    if x.k.shape[-1] * x.v.shape[-1] <= STEPS:
-      form, size = steps.segment, 1
-  size = min(size, 1 << (x.q.shape[1] - 1).bit_length())
-  return form, functools.partial(_split, size, most)
+    if width * x.v.shape[-1] <= STEPS:
+      return steps.segment, functools.partial(_split, 1, STEP_SEGMENT)
+    # Least work: about as many tokens as channels.
+    size, tokens = min(size, max(16, _power(width))), CPU_SEGMENT
+  size = min(size, _power(x.q.shape[1]))
+  return chunk.segment, functools.partial(_split, size, tokens // size)
+
+
+def _power(number):
+  """Returns the smallest power of two that is at least `number`."""
+  return 1 << (number - 1).bit_length()
 
 
 def _split(size, most, x):

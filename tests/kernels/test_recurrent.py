@@ -91,9 +91,7 @@ def test_xla(case):
 def test_chunks_of_accelerators(case, monkeypatch):
   """Tests chunks of other sizes; the last one is shorter."""
   monkeypatch.setattr(gated, 'STEPS', 0)
-  monkeypatch.setattr(gated, 'CPU_CHUNK', gated.CHUNK)
-  monkeypatch.setattr(gated, 'CHUNKS', 2)  # several segments
-  monkeypatch.setattr(gated, 'CPU_CHUNKS', 2)
+  monkeypatch.setattr(gated, 'SEGMENT', 128)  # several segments
   monkeypatch.setattr(scan, 'CHUNK', 16)
   if case.op == 'scan' or case.dtype != 'bfloat16':
     monkeypatch.setattr(dispatch, 'platform', lambda: 'gpu')
@@ -104,7 +102,7 @@ def test_chunks_of_accelerators(case, monkeypatch):
 @_cases([DELTA[5], GATED[4]], [DELTA[i] for i in (0, 2, 7, 8)] + GATED)
 def test_several_segments_of_wide_states(case, monkeypatch):
   monkeypatch.setattr(gated, 'STEPS', 0)
-  monkeypatch.setattr(gated, 'CPU_CHUNKS', 3)
+  monkeypatch.setattr(gated, 'CPU_SEGMENT', 48)
   check('xla', case)
 
 
