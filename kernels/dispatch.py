@@ -26,8 +26,9 @@ _NEEDS = {
     'softmax': ('value_width', 'dropout_rate', 'bias'), 'norm_project': (),
     'scan': (), 'gated': ('value_width', 'channels', 'groups'),
     'delta': ()}
-# SimpleTRON is linear attention with identity features and no normaliser.
-_RUNS = {'simpletron': 'linear'}
+# SimpleTRON is linear attention with identity features and no normaliser. A
+# delta rule is gated linear attention that writes differences.
+_RUNS = {'simpletron': 'linear', 'delta': 'gated'}
 _PLATFORM = {'pallas_tpu': 'tpu', 'pallas_triton': 'gpu', 'pallas_gpu': 'gpu',
              'splash': 'tpu', 'cudnn': 'gpu'}
 

@@ -98,30 +98,6 @@ class Segments(NamedTuple):
             for x, p in zip(arrays, parts, strict=True)]
 
 
-def halves(x, size):
-  """Splits each 2 `size` rows of [..., C, N] in two: twice [X, size, N]."""
-  pairs = x.reshape(-1, 2, size, x.shape[-1])
-  return pairs[:, 0], pairs[:, 1]
-
-
-def doubled_sums(g):
-  """Yields sums of log decays g [..., C, N] in blocks of 1, 2, 4, ... C rows.
-
-  Each pair (since, until), like g, has the sums from the block's first row up
-  to and with each row, and from after each row to the block's end. No two sums
-  are subtracted, so a strong decay costs no precision.
-  """
-  since, until, size = g, jnp.zeros_like(g), 1
-  yield since, until
-  while size < g.shape[-2]:
-    (first, second), (before, behind) = halves(since, size), halves(until, size)
-    since = jnp.concatenate([first, first[:, -1:] + second], 1)
-    until = jnp.concatenate([before + second[:, -1:], behind], 1)
-    since, until = since.reshape(g.shape), until.reshape(g.shape)
-    yield since, until
-    size *= 2
-
-
 def states_before(factor_BxNxE, total_BxNxE, state_BxE, reverse):
   """Returns the states before parts that turn s into factor s + total."""
   first = -1 if reverse else 0

@@ -30,6 +30,7 @@ _MOVES = {'copy', 'transpose', 'reshape', 'slice', 'dynamic-slice',
 # 'key_gradients' also receives the array with dq, but only writes to it.
 _OF_THREE = {'sums': (2, 0), 'outputs': (1, 0), 'query_gradients': (1, 1),
              'key_gradients': (2, 2)}
+_FUSIONS = ('fusion', 'fusion-start')
 _TO_HOST = ('infeed', 'outfeed', 'send', 'recv')
 _SLICES = ('dynamic-slice', 'slice', 'gather')
 
@@ -170,7 +171,7 @@ def _moves(computations, name):
 
 
 def _only_moves(computations, o):
-  if o.op != 'fusion':
+  if o.op not in _FUSIONS:
     return o.op in _MOVES
   body = {p.op for p in computations[o.called('calls')]}
   return body <= _MOVES | _FREE | {'convert'} and bool(body & _MOVES)
@@ -246,7 +247,11 @@ def _moved(computations, shapes, o, packed=0):
   elif o.op == 'dynamic-update-slice':
     write = reads[1]
     reads[0] = 0
-  elif o.op == 'fusion':
+  elif o.op in _FUSIONS:
+    if o.op == 'fusion-start':
+      # ((operands), results, context)
+      found = list(_SHAPE.finditer(o.shape))[len(o.operands):-1]
+      write = sum(_size(*x.groups()) for x in found)
     body = computations[o.called('calls')]
     reads = [min(r, _read(body, i, r)) for i, r in enumerate(reads)]
     write = _written(body, write)
@@ -255,10 +260,7 @@ def _moved(computations, shapes, o, packed=0):
 
 def _moved_by_call(shapes, o, packed):
   reads = [size(shapes.get(name, '')) for name in dict.fromkeys(o.operands)]
-  product = 'custom_call_target="__cublas' in o.rest
-  # The s8 result of a cuBLAS call is its workspace.
-  writes = [_size(*found.groups()) for found in _SHAPE.finditer(o.shape)
-            if not (product and found.group(1) == 's8')]
+  writes = _results(o, o)
   kernel = re.search(f'/({"|".join(_OF_THREE)})/', o.rest)
   if packed and kernel:
     read, written = _OF_THREE[kernel.group(1)]
@@ -266,6 +268,13 @@ def _moved_by_call(shapes, o, packed):
     reads = rest + [packed * read // 3] * (len(rest) < len(reads))
     writes = [x * written // 3 if x == packed else x for x in writes]
   return sum(reads) + sum(writes)
+
+
+def _results(o, made_by):
+  """Returns the bytes of each result; cuBLAS's s8 one is its workspace."""
+  product = 'custom_call_target="__cublas' in made_by.rest
+  return [_size(*found.groups()) for found in _SHAPE.finditer(o.shape)
+          if not (product and found.group(1) == 's8')]
 
 
 def _read(body, index, whole):
@@ -303,7 +312,8 @@ def _written(body, whole):
     if o.op == 'dynamic-update-slice':
       total += size(shapes[o.operands[1]])
     else:
-      total += size(o.shape)
+      made_by = o.op == 'get-tuple-element' and names[o.operands[0]] or o
+      total += sum(_results(o, made_by))
   return min(total, whole) if len(roots) == 1 else total
 
 

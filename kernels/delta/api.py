@@ -1,26 +1,10 @@
 """Delta rules: the public functions."""
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
 from lra.kernels import call, checks, dispatch, xla
-
-
-class Inputs(NamedTuple):
-  """Arrays of `delta_rule` (beta) or `general_delta_rule` (a and b).
-
-  Zeros at masked tokens leave the state unchanged.
-  """
-  q: jax.Array
-  k: jax.Array
-  v: jax.Array
-  beta: jax.Array | None
-  log_decay: jax.Array | None
-  a: jax.Array | None = None
-  b: jax.Array | None = None
-  state: jax.Array | None = None
+from lra.kernels.gated.api import Inputs, Options
 
 
 def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
@@ -61,7 +45,7 @@ def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
   """
   checks.check_qkv(q, k, v, any_value_width=True)
   checks.check_float32('beta', beta, q.shape[:3], '[B, L, H]')
-  return _run(Inputs(q, k, v, beta, log_decay), mask, reverse, scale,
+  return _run(Inputs(q, k, v, log_decay, None, beta), mask, reverse, scale,
               initial_state, return_state, kernel)
 
 
@@ -82,8 +66,8 @@ def general_delta_rule(q, k, v, a, b, *, log_decay=None, mask=None,
   checks.check_qkv(q, k, v, any_value_width=True)
   for name, x in (('a', a), ('b', b)):
     checks.check_like(name, x, q)
-  return _run(Inputs(q, k, v, None, log_decay, a, b), mask, reverse, scale,
-              initial_state, return_state, kernel)
+  return _run(Inputs(q, k, v, log_decay, None, None, a, b), mask, reverse,
+              scale, initial_state, return_state, kernel)
 
 
 def _run(x, mask, reverse, scale, state, return_state, kernel):
@@ -101,6 +85,6 @@ def _run(x, mask, reverse, scale, state, return_state, kernel):
     return jnp.flip(y, 1) if reverse else y
 
   x = jax.tree.map(of_tokens, x)._replace(state=state)
-  out, state = call.run('delta', name, scale, x)
+  out, state = call.run('delta', name, Options(scale), x)
   out = xla.keep(mask, jnp.flip(out, 1) if reverse else out)
   return (out, state) if return_state else out

@@ -14,12 +14,18 @@ class Options(NamedTuple):
 
 
 class Inputs(NamedTuple):
-  """Arrays of `gated_linear_attention`, 0 at masked tokens."""
+  """Arrays of `gated_linear_attention`, 0 at masked tokens.
+
+  `delta_rule` has beta, `general_delta_rule` has a and b.
+  """
   q: jax.Array
   k: jax.Array
   v: jax.Array
-  log_decay: jax.Array
+  log_decay: jax.Array | None
   state: jax.Array | None
+  beta: jax.Array | None = None
+  a: jax.Array | None = None
+  b: jax.Array | None = None
 
 
 def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,

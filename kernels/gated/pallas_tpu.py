@@ -5,7 +5,7 @@ chip between blocks and is written once per block for the backward pass. The
 backward kernel walks from the last block to the first. Within a block it
 recomputes the states forward, then walks backward over the chunks.
 
-XLA sums the log decays of each chunk beforehand; `lra.kernels.gated.scalar` has
+XLA sums the log decays of each chunk beforehand; `lra.kernels.gated.chunk` has
 the formulas. These sums, float32 [B, sets, heads, L], have tokens on lanes, so
 that memory does not pad them.
 """
@@ -18,7 +18,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from lra.kernels import dispatch, tpu
-from lra.kernels.gated import scalar
+from lra.kernels.gated import decayed
 from lra.kernels.xla import weighed
 
 MULTIPLE = 16  # of head widths; others would be cut out of registers
@@ -181,7 +181,7 @@ def _plan(shape, dtype, value_width, groups):
 
 def _sums(plan, g_BxLxH):
   """Returns sums of log decays in each chunk, [B, sets, heads, L padded]."""
-  g = jnp.maximum(jnp.swapaxes(g_BxLxH, 1, 2), scalar.LEAST)
+  g = jnp.maximum(jnp.swapaxes(g_BxLxH, 1, 2), decayed.LEAST)
   extra = plan.blocks * plan.rows - plan.length
   g = jnp.pad(g, ((0, 0), (0, 0), (0, extra)))
   sums = jnp.cumsum(g.reshape(*g.shape[:2], -1, plan.chunk), 3)

@@ -1,106 +1,87 @@
-"""Gated linear attention in plain XLA: chunks, no loop over tokens.
+"""Gated linear attention and the delta rules in plain XLA: chunks of tokens.
 
-`scalar` and `channels` have the formulas of a chunk, for the two kinds of
-gates. The forward pass saves the states before segments, and the backward pass
-recomputes the rest. The gradient of a log decay is a sum over its chunk, plus
-the product of the state behind the chunk with the gradient of this state. A sum
-over the whole sequence would lose precision.
+A loop over segments keeps temporary memory independent of the length. It saves
+the states before segments. The backward pass computes a segment again from its
+state and then its gradients; `chunk` has the formulas.
 """
 
 import functools
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lra.kernels import axes, xla
-from lra.kernels.gated import channels, scalar
+from lra.kernels import axes, dispatch
+from lra.kernels.gated import chunk, steps
 
-CHUNKS = 16  # chunks in a segment
+CHUNK = 64
+SEGMENT, CPU_SEGMENT = 2048, 256  # tokens; a CPU's caches hold the shorter one
+STEPS = 320  # largest N E for which a CPU goes token by token
+STEP_SEGMENT = 16  # tokens of a segment then
 
 
 def forward(inputs, options, save):
-  q, k, v, g, state = inputs
-  form, plan = _plan(q, g)
+  """Saves the states before segments, [segments, B, H, N, E]."""
+  form, split = _plan(inputs)
+  x, state = inputs._replace(state=None), inputs.state
+  batch, length, heads, width = x.v.shape
   if state is None:
-    state = axes.zeros(
-        (q.shape[0], v.shape[2], q.shape[3], v.shape[3]), jnp.float32, q)
-  arrays = plan.pad(q, k, v, g)
+    state = axes.zeros((batch, heads, x.k.shape[-1], width), jnp.float32, x.v)
 
-  def body(carry, n):
-    state, out = carry
-    q, k, v, g = _read(plan, arrays, n)
-    decay = form.decays(g)
-    before, after = _states(state, form.into_state(k, v, decay), decay.total)
-    part = options.scale * form.outputs(q, k, v, decay, before)
-    return (after, *_write(plan, [out], n, [part])), state
+  def body(state, x):
+    after, out = form(options.scale, state, x)
+    return after, (out, state if save else None)
 
-  carry = state, axes.zeros(arrays[2].shape, v.dtype, v)
-  (state, out), before = lax.scan(body, carry, jnp.arange(plan.count))
-  return (out[:, :v.shape[1]], state), before if save else None
+  state, (out, before) = lax.scan(body, state, jax.tree.map(split, x))
+  return (_join(out, x.v), state), before
 
 
 def backward(inputs, saved, cotangents, options):
-  (do, dstate), (q, k, v, g, first) = cotangents, inputs
-  form, plan = _plan(q, g)
-  *arrays, do = plan.pad(q, k, v, g, do)
+  (do, dstate), (form, split) = cotangents, _plan(inputs)
+  x = inputs._replace(state=None)
 
-  def body(carry, x):
-    dstate, *grads = carry
-    n, state = x
-    q, k, v, g = _read(plan, arrays, n)
-    do_n = (options.scale * _read(plan, [do], n)[0]).astype(do.dtype)
-    decay = form.decays(g)
-    before, _ = _states(state, form.into_state(k, v, decay), decay.total)
-    flip = functools.partial(jnp.flip, axis=1)
-    dafter, dstate = _states(
-        dstate, flip(form.into_gradient(q, do_n, decay)), flip(decay.total))
-    parts = form.gradients(q, k, v, decay, before, flip(dafter), do_n)
-    return (dstate, *_write(plan, grads, n, parts)), None
+  def body(dstate, given):
+    x, before, do = given
+    _, pull = jax.vjp(functools.partial(form, options.scale), before, x)
+    return pull((dstate, do))
 
-  carry = dstate, *(axes.zeros(x.shape, x.dtype, x) for x in arrays)
-  (dstate, *grads), _ = lax.scan(
-      body, carry, (jnp.arange(plan.count), saved), reverse=True)
-  grads = (x[:, :q.shape[1]] for x in grads)
-  return type(inputs)(*grads, None if first is None else dstate)
+  dstate, grads = lax.scan(
+      body, dstate, (jax.tree.map(split, x), saved, split(do)), reverse=True)
+  grads = jax.tree.map(_join, grads, x)
+  return grads._replace(state=None if inputs.state is None else dstate)
 
 
-def _plan(q, g):
-  """Returns the module with the formulas, and `xla.Segments`."""
-  form, length = scalar if g.ndim == 3 else channels, q.shape[1]
-  chunk = min(form.chunk(), 1 << (length - 1).bit_length())
-  return form, xla.Segments.of(length, chunk, chunk * CHUNKS)
+def _plan(x):
+  """Returns the function of a segment, and the one that cuts arrays."""
+  size, tokens, width = CHUNK, SEGMENT, x.k.shape[-1]
+  if dispatch.platform() == 'cpu':
+    if width * x.v.shape[-1] <= STEPS:
+      return steps.segment, functools.partial(_split, 1, STEP_SEGMENT)
+    # Least work: about as many tokens as channels.
+    size, tokens = min(size, max(16, _power(width))), CPU_SEGMENT
+  size = min(size, _power(x.q.shape[1]))
+  return chunk.segment, functools.partial(_split, size, tokens // size)
 
 
-def _read(plan, arrays, n):
-  """Returns the chunks of segment n: [B, L, H, ...] -> [B, N, H, C, ...]."""
-  return [jnp.moveaxis(x.reshape(len(x), -1, plan.chunk, *x.shape[2:]), 3, 2)
-          for x in plan.read(arrays, n)]
+def _power(number):
+  """Returns the smallest power of two that is at least `number`."""
+  return 1 << (number - 1).bit_length()
 
 
-def _write(plan, arrays, n, parts):
-  return plan.write(arrays, n, [
-      jnp.moveaxis(p, 2, 3).astype(x.dtype).reshape(
-          len(x), plan.size, *x.shape[2:])
-      for x, p in zip(arrays, parts, strict=True)])
-
-
-def _states(state, added_BxNxHxDxE, total_BxNxHxM):
-  """Returns the states before all chunks, [B, N, H, D, E], and the last one.
-
-    S_(n + 1) = exp(total_n) S_n + added_n,  total [B, N, H, 1 or D]
+def _split(size, most, x):
+  """Returns chunks of segments: [segments, n, B, H, C, ...] of [B, L, H, ...].
   """
-  first = jnp.concatenate([state[:, None], added_BxNxHxDxE[:, :-1]], axis=1)
-  # exp(-104) is 0 in float32. Sums of lower log decays would be less exact.
-  total = jnp.maximum(total_BxNxHxM, scalar.LEAST)
-  until = jnp.cumsum(total, 1) - total
-  n = jnp.arange(total.shape[1])
-  gap_BxNxNxHxM = jnp.where(
-      (n[:, None] >= n[None])[None, :, :, None, None],
-      until[:, :, None] - until[:, None], -jnp.inf)
-  weight = jnp.exp(gap_BxNxNxHxM)
-  spec = 'bnmhd,bmhde->bnhde'
-  if weight.shape[-1] == 1:
-    weight, spec = weight[..., 0], 'bnmh,bmhde->bnhde'
-  before = jnp.einsum(spec, weight, first, precision=lax.Precision.HIGHEST)
-  last = jnp.exp(total[:, -1])[..., None] * before[:, -1]
-  return before, last + added_BxNxHxDxE[:, -1]
+  length = x.shape[1]
+  chunks = -(-length // size)
+  count = -(-chunks // most)
+  each = -(-chunks // count)
+  x = jnp.pad(x, [(0, 0), (0, count * each * size - length)]
+              + [(0, 0)] * (x.ndim - 2))
+  x = x.reshape(len(x), count, each, size, *x.shape[2:])
+  return jnp.transpose(x, (1, 2, 0, 4, 3, *range(5, x.ndim)))
+
+
+def _join(x, like):
+  """Inverts `_split`: returns x in the shape of `like`."""
+  x = jnp.transpose(x, (2, 0, 1, 4, 3, *range(5, x.ndim)))
+  return x.reshape(len(x), -1, *x.shape[4:])[:, :like.shape[1]]

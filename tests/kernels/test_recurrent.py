@@ -10,8 +10,6 @@ import pytest
 
 from lra import kernels
 from lra.kernels import dispatch, tpu
-from lra.kernels.delta import xla as delta
-from lra.kernels.gated import scalar
 from lra.kernels.gated import xla as gated
 from lra.kernels.scan import pallas_tpu as scan_tpu
 from lra.kernels.scan import xla as scan
@@ -92,19 +90,19 @@ def test_xla(case):
         [DELTA[i] for i in (1, 3, 4, 8)])  # fmt: skip
 def test_chunks_of_accelerators(case, monkeypatch):
   """Tests chunks of other sizes; the last one is shorter."""
-  monkeypatch.setattr(delta, 'CPU_CHUNK', delta.CHUNK)
-  monkeypatch.setattr(gated, 'CHUNKS', 2)  # several segments
-  monkeypatch.setattr(scalar, 'chunk', lambda: 16)
+  monkeypatch.setattr(gated, 'STEPS', 0)
+  monkeypatch.setattr(gated, 'SEGMENT', 128)  # several segments
   monkeypatch.setattr(scan, 'CHUNK', 16)
-  if case.op in ('scan', 'gated'):
+  if case.op == 'scan' or case.dtype != 'bfloat16':
     monkeypatch.setattr(dispatch, 'platform', lambda: 'gpu')
     monkeypatch.setattr(dispatch, '_warn_once', lambda _: None)
   check('xla', case)
 
 
-@_cases([DELTA[5]], [DELTA[i] for i in (0, 2, 7)])
-def test_several_segments(case, monkeypatch):
-  monkeypatch.setattr(delta, 'SEGMENT', 48)
+@_cases([DELTA[5], GATED[4]], [DELTA[i] for i in (0, 2, 7, 8)] + GATED)
+def test_several_segments_of_wide_states(case, monkeypatch):
+  monkeypatch.setattr(gated, 'STEPS', 0)
+  monkeypatch.setattr(gated, 'CPU_SEGMENT', 48)
   check('xla', case)
 
 
@@ -169,7 +167,9 @@ def test_minus_infinity_forgets_all_before(case):
 
 @_cases([DELTA[0], GATED[3].but(mask=True), SCAN[6]],
         [DELTA[2], DELTA[6], DELTA[8], GATED[7], *SCAN[1:6]])  # fmt: skip
-def test_strict_modes(case):
+@pytest.mark.parametrize('steps', [320, pytest.param(0, marks=FULL)])
+def test_strict_modes(case, steps, monkeypatch):
+  monkeypatch.setattr(gated, 'STEPS', steps)
   call = Call(case)
   with (jax.numpy_rank_promotion('raise'),
         jax.numpy_dtype_promotion('strict')):  # fmt: skip

@@ -123,6 +123,53 @@ ENTRY %main (a: f32[8,4], b: f32[4,16]) -> f32[8,16] {
   assert hlo.count(text) == (4 * (8 * 4 + 4 * 16 + 2 * 8 * 16), 1)
 
 
+FUSED = """
+%product (p.1: f32[5,8,4], p.2: f32[4,16], p.3: s32[]) -> (f32[8,16], s8[64]) {
+  %p.1 = f32[5,8,4]{2,1,0} parameter(0)
+  %p.2 = f32[4,16]{1,0} parameter(1)
+  %p.3 = s32[] parameter(2)
+  %zero.1 = s32[] constant(0)
+  %part = f32[1,8,4]{2,1,0} dynamic-slice(%p.1, %p.3, %zero.1, %zero.1)
+  %rows = f32[8,4]{1,0} bitcast(%part)
+  %call = (f32[8,16]{1,0}, s8[64]{0}) custom-call(%rows, %p.2), \
+custom_call_target="__cublas$lt$matmul"
+  %value = f32[8,16]{1,0} get-tuple-element(%call), index=0
+  %space = s8[64]{0} get-tuple-element(%call), index=1
+  ROOT %both = (f32[8,16]{1,0}, s8[64]{0}) tuple(%value, %space)
+}
+
+%update (q.1: f32[5,8,16], q.2: f32[8,16], q.3: s32[]) -> f32[5,8,16] {
+  %q.1 = f32[5,8,16]{2,1,0} parameter(0)
+  %q.2 = f32[8,16]{1,0} parameter(1)
+  %q.3 = s32[] parameter(2)
+  %zero.2 = s32[] constant(0)
+  %new = f32[1,8,16]{2,1,0} bitcast(%q.2)
+  ROOT %whole = f32[5,8,16]{2,1,0} dynamic-update-slice(%q.1, %new, %q.3, \
+%zero.2, %zero.2)
+}
+
+ENTRY %main (a: f32[5,8,4], b: f32[4,16], c: f32[5,8,16], n: s32[]) -> f32[] {
+  %a = f32[5,8,4]{2,1,0} parameter(0)
+  %b = f32[4,16]{1,0} parameter(1)
+  %c = f32[5,8,16]{2,1,0} parameter(2)
+  %n = s32[] parameter(3)
+  %found = (f32[8,16]{1,0}, s8[64]{0}) fusion(%a, %b, %n), kind=kCustom, \
+calls=%product
+  %y = f32[8,16]{1,0} get-tuple-element(%found), index=0
+  %started = ((f32[5,8,16]{2,1,0}, f32[8,16]{1,0}, s32[]), \
+f32[5,8,16]{2,1,0}, u32[]) fusion-start(%c, %y, %n), kind=kLoop, calls=%update
+  ROOT %done = f32[5,8,16]{2,1,0} fusion-done(%started)
+}
+""".replace('\\\n', '')
+
+
+def test_fusions_around_a_product_and_fusions_that_run_asynchronously():
+  y, index = 8 * 16 * 4, 4
+  product = 8 * 4 * 4 + 4 * 16 * 4 + index + y  # one of the five slices of a
+  update = y + index + y  # the rest of c stays as it is
+  assert hlo.count(FUSED) == (product + update, 2)
+
+
 @pytest.mark.parametrize('form', ('apart', 'packed'))
 @pytest.mark.parametrize('direction', ('fwd', 'bwd'))
 @pytest.mark.parametrize('op', ('linear', 'lightning'))

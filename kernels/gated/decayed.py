@@ -1,0 +1,229 @@
+"""Sums of log decays, products of tokens with decays, and an inverse.
+
+A chunk is a block of tokens, [X, C, ...]: X counts the chunks of all heads. No
+exponential exceeds 1, and none loses precision by a strong decay: a sum has two
+parts, and the first is a multiple of 1/16, so that differences are exact.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lra.kernels import dispatch, xla
+
+# Smallest log decay used: exp(-104) is 0 in float32.
+LEAST = -104.0
+BLOCK = 16  # rows of the smallest blocks, a power of two
+# Axes: x chunks, i and j tokens, d channels.
+_PAIRS = 'xid,xjd->xij'
+
+
+class Sums(NamedTuple):
+  """Sums of log decays, float32 [..., C, N], from the first row on.
+
+  N is 1 for one decay in all channels. `whole` is a multiple of 1/16, and
+  `rest` at most C/32.
+  """
+  whole: jax.Array
+  rest: jax.Array
+
+  @classmethod
+  def of(cls, g, to=0):
+    """Sums the rows up to i, or up to i - 1 with `to` -1."""
+    rows = jnp.tril(jnp.ones((g.shape[-2],) * 2, jnp.float32), to)
+    g = jnp.maximum(g, LEAST)
+    whole = jnp.round(lax.stop_gradient(g) * 16) / 16
+    return cls(*(jnp.einsum('ij,...jd->...id', rows, y,
+                            precision=lax.Precision.HIGHEST)
+                 for y in (whole, g - whole)))
+
+  def since(self):
+    """Returns the decay from the first row to each row."""
+    return jnp.exp(self.whole + self.rest)
+
+  def until(self):
+    """Returns the decay from each row to the last row."""
+    return self.at(-1).minus(self)
+
+  def at(self, row):
+    return Sums(*(lax.slice_in_dim(x, row % x.shape[-2], row % x.shape[-2] + 1,
+                                   axis=-2) for x in self))
+
+  def minus(self, other):
+    """Returns exp(self - other), which must be at most 1."""
+    return jnp.exp(self.whole - other.whole + (self.rest - other.rest))
+
+  def pairs(self, other, strict):
+    """Returns exp(self_i - other_j) for j <= i, or j < i, else 0."""
+    whole, rest = (x[..., :, None, :] - y[..., None, :, :]
+                   for x, y in zip(self, other, strict=True))
+    i, j = (lax.broadcasted_iota(jnp.int32, whole.shape, whole.ndim - n)
+            for n in (3, 2))
+    return jnp.exp(jnp.where(i - j >= int(strict), whole + rest, -jnp.inf))
+
+
+def decayed(rows, columns, at=None, sums=None, strict=False):
+  """Returns the products of rows and columns with the decay between them.
+
+    P_ij = sum_d rows_id columns_jd exp(at_id - sums_jd) for j <= i, else 0
+
+  With `strict` P_ij is 0 for j = i as well.
+
+  Args:
+    rows, columns: [X, C, N], in the dtype of the matmuls.
+    at, sums: `Sums` of [X, C, N], or of [X, R, C, 1] for R heads that share
+      rows and columns; None without decay.
+    strict: whether only pairs j < i count.
+
+  Returns:
+    float32 [X, C, C], or [X, R, C, C] with heads.
+  """
+  if sums is None:
+    return jnp.tril(xla.einsum(_PAIRS, rows, columns), -int(strict))
+  return (_of_heads if sums.rest.ndim == 4 else _of_channels)(
+      strict, rows, columns, at, sums)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _of_heads(strict, rows, columns, at, sums):
+  products = xla.einsum(_PAIRS, rows, columns)
+  return products[:, None] * at.pairs(sums, strict)[..., 0]
+
+
+def _of_heads_forward(strict, rows, columns, at, sums):
+  out = _of_heads(strict, rows, columns, at, sums)
+  return out, (rows, columns, at, sums, out)
+
+
+def _of_heads_backward(strict, saved, ct):
+  rows, columns, at, sums, out = saved
+  products = (ct * at.pairs(sums, strict)[..., 0]).sum(1).astype(rows.dtype)
+  # A decay of 0 tokens has no gradient.
+  both = jnp.tril(ct * out, -1)
+  dat, dsums = both.sum(-1)[..., None], -both.sum(-2)[..., None]
+  return (xla.einsum('xij,xjd->xid', products, columns).astype(rows.dtype),
+          xla.einsum('xij,xid->xjd', products, rows).astype(rows.dtype),
+          Sums(dat, dat), Sums(dsums, dsums))
+
+
+_of_heads.defvjp(_of_heads_forward, _of_heads_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _of_channels(strict, *operands):
+  # Without the barrier, XLA would write the exponentials that several calls
+  # share to memory: 16 for each token and channel.
+  return _joined(strict, *lax.optimization_barrier(operands))
+
+
+def _joined(strict, rows, columns, at, sums):
+  # A CPU takes longer for exponentials than for small matmuls.
+  block = 1 if dispatch.platform() == 'cpu' else BLOCK
+  out = _blocks(strict, *jax.tree.map(
+      lambda x: _cut(x, block), (rows, columns, at, sums)))
+  size = out.shape[-1]
+  while size < rows.shape[1]:
+    # From blocks of `size` rows to twice as many: rows of the second half meet
+    # columns of the first, and their decays meet at the last of these columns.
+    first, second = (Sums(*(_half(x, size, n) for x in y))
+                     for n, y in enumerate((sums, at)))
+    between = first.at(-1)
+    high = xla.weighed(_half(rows, size, 1), second.minus(between))
+    low = xla.weighed(_half(columns, size, 0), between.minus(first))
+    out = _join(out, xla.einsum(_PAIRS, high, low))
+    size *= 2
+  return out
+
+
+def _blocks(strict, rows, columns, at, sums):
+  rows, columns = (x.astype(jnp.float32) for x in (rows, columns))
+  return (rows[:, :, None] * columns[:, None] * at.pairs(sums, strict)).sum(-1)
+
+
+def _of_channels_forward(strict, *operands):
+  return _of_channels(strict, *operands), operands
+
+
+def _of_channels_backward(strict, operands, ct):
+  (rows, columns, at, sums), ct = lax.optimization_barrier((operands, ct))
+  drows, dcolumns = jax.vjp(
+      lambda r, c: _joined(strict, r, c, at, sums), *(
+          x.astype(jnp.float32) for x in (rows, columns)))[1](ct)
+  dat = rows.astype(jnp.float32) * drows
+  dsums = -columns.astype(jnp.float32) * dcolumns
+  return (drows.astype(rows.dtype), dcolumns.astype(rows.dtype),
+          Sums(dat, dat), Sums(dsums, dsums))
+
+
+_of_channels.defvjp(_of_channels_forward, _of_channels_backward)
+
+
+@jax.custom_vjp
+def inverse(lower):
+  """Returns (I + A)^-1, float32, of A [X, C, C], strictly lower triangular.
+
+  Blocks of 1, 2, 4 ... rows are joined. Up to `BLOCK` rows, the corners are
+  masked and not cut out, which makes larger matmuls of fewer arrays.
+  """
+  count, length = lower.shape[:2]
+  size = min(BLOCK, length)
+  blocks = _diagonal(lower, size)
+  i, j = (lax.broadcasted_iota(jnp.int32, blocks.shape, n) for n in (1, 2))
+  corner = lambda n: jnp.where(
+      (i // n % 2 == 1) & (j // n == i // n - 1), blocks, 0)
+  out, step = (i == j).astype(jnp.float32) - corner(1), 2
+  while step < size:
+    out, step = out - _times(out, _times(corner(step), out)), 2 * step
+  while size < length:
+    top, bottom = (out.reshape(-1, 2, size, size)[:, n] for n in (0, 1))
+    cut = _diagonal(lower, 2 * size)[:, size:, :size]
+    out = _join(out, -_times(bottom, _times(cut, top)))
+    size *= 2
+  return out.reshape(count, length, length)
+
+
+def _forward(lower):
+  out = inverse(lower)
+  return out, out
+
+
+def _backward(out, g):
+  turned = jnp.swapaxes(out, -1, -2)
+  return (jnp.tril(-_times(turned, _times(g, turned)), -1),)
+
+
+inverse.defvjp(_forward, _backward)
+
+
+def _times(a, b):
+  return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def _cut(x, size):
+  """Cuts rows into blocks: [X, C, N] -> [X * C / size, size, N]."""
+  return x.reshape(-1, min(size, x.shape[-2]), x.shape[-1])
+
+
+def _half(x, size, which):
+  """Returns one half of each block of 2 `size` rows, [X, size, N]."""
+  return x.reshape(-1, 2, size, x.shape[-1])[:, which]
+
+
+def _diagonal(x, size):
+  """Returns the blocks on the diagonal, [X * C / size, size, size]."""
+  count = x.shape[-1] // size
+  parts = [x[:, n * size:(n + 1) * size, n * size:(n + 1) * size]
+           for n in range(count)]
+  return jnp.stack(parts, 1).reshape(-1, size, size)
+
+
+def _join(diagonal, corner):
+  """Returns [[top, 0], [corner, bottom]] of pairs of blocks in `diagonal`."""
+  size = diagonal.shape[-1]
+  top, bottom = (diagonal.reshape(-1, 2, size, size)[:, n] for n in (0, 1))
+  return jnp.concatenate([
+      jnp.concatenate([top, jnp.zeros_like(corner)], -1),
+      jnp.concatenate([corner, bottom], -1)], -2)
