@@ -1,4 +1,5 @@
-"""Settings of the papers on attention: simpletron, lra, nystrom and bert."""
+"""Settings of the papers on attention: simpletron, lra, nystrom, bert, keras.
+"""
 
 from lra.configs.protocols.mini import complete, join, sized
 
@@ -110,3 +111,16 @@ BERT = dict(ag_news=join(
     _trains(3 * 3562, 1068, 2e-5, 1187, batch_size=32, weight_decay=0.01,
             eps=1e-6, cpu_microbatch_size=4),
     dict(seq_len=128, optim=dict(schedule='linear', clip_norm=1.0))))
+
+
+# The example of keras.io for texts, with the sizes of arXiv 2403.01643.
+def _keras(epochs: int, micro: int) -> dict:
+  return join(
+      sized(1, 32, 32, norm_place='post', pooling='mean', embedding_std=0.029),
+      dict(dtype='float32', optim=dict(name='adam', schedule='constant')),
+      _epochs(epochs, 22_500, 64, learning_rate=1e-3, weight_decay=0.0,
+              eps=1e-7, cpu_microbatch_size=micro, cpu_eval_batch_size=micro),
+      dict(train=dict(warmup_steps=0)))
+
+
+KERAS = dict(imdb_words=_keras(10, 64), imdb_words_200=_keras(3, 8))
