@@ -71,6 +71,9 @@ class Study(_Part):
     differs: how the experiment differs from the paper's.
     axis: the field whose values are the columns of the table, which otherwise
       are the tasks.
+    paper: {column: {arm: the paper's number}}; accuracies are in percent. For a
+      measured column, the first cell of a row, or the first two (`a, b`).
+    untested: sentences, each with a claim that cannot be tested here, and why.
     draws: a further figure, see `lra.many.study_figure`; '' for none.
   """
   title: str
@@ -80,6 +83,8 @@ class Study(_Part):
   differs: str = ''
   axis: str = ''
   claims: list[Claim] = []
+  paper: dict[str, dict[str, float]] = {}
+  untested: list[str] = []
   draws: Literal['', 'mixer_std', 'runtime'] = ''
 
 
