@@ -265,7 +265,7 @@ def _read_split(builder, name):
         if builder.DUAL:
           pairs.append(feature['pair'].int64_list.value[:])
   return split_of(documents, labels, pairs if builder.DUAL else None,
-                  np.uint8 if builder.task.vocab_size <= 257 else np.uint16)
+                  np.uint16 if builder.task.words else np.uint8)
 
 
 def check_ranges(task, splits):

@@ -84,7 +84,7 @@ def decode(task: tasks.Task, tokens: Sequence[int]) -> str:
   """Returns token codes as text, cut short, on one line."""
   if task.dataset == 'listops':
     text = listops.decode(tokens)
-  elif task.image or task.dataset == 'words':
+  elif task.image or task.words:
     text = ' '.join(map(str, tokens))
   elif task.probe:
     symbols = probes.VARIANTS[task.variant].alphabet

@@ -1,5 +1,7 @@
 """Linear baselines on the tokens that models see (needs scikit-learn)."""
 
+import itertools
+
 import numpy as np
 import scipy.sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -121,8 +123,10 @@ def tfidf_cosine(splits):
   like that of `byte_ngrams`.
   """
   train, found = splits['train'], []
-  words = [train.document(i).decode('latin-1')
-           for i in range(len(train.offsets) - 1)]
+  words = [
+      train.document(i).decode('latin-1') if train.tokens.dtype == np.uint8 else
+      ' '.join(map(str, train.tokens[start:end]))
+      for i, (start, end) in enumerate(itertools.pairwise(train.offsets))]
   for share in _COMMONEST:
     vectors = TfidfVectorizer(
         sublinear_tf=True, min_df=2, max_df=share, dtype=np.float32)

@@ -40,7 +40,8 @@ class Words(Builder):
              for name, split in splits.items()}
     codes = vocabulary(found['train'])
     return Content({
-        name: _encoded(found[name], split.labels, codes, self.task.seq_len)
+        name: encoded([review[-self.task.seq_len:] for review in found[name]],
+                      split.labels, codes)
         for name, split in splits.items()}, {
             'origin': origin, **self.parameters()})
 
@@ -61,9 +62,9 @@ def vocabulary(reviews: Iterable[list[str]]) -> dict[str, int]:
   return {word: code for code, word in enumerate(order[:WORDS], 1)}
 
 
-def _encoded(reviews: Sequence[list[str]], labels, codes: Mapping[str, int],
-             length: int) -> Split:
+def encoded(texts: Sequence[list[str]], labels, codes: Mapping[str, int],
+            pairs=None) -> Split:
+  """Returns a split of texts in words; a word without a code has code 0."""
   return split_of([
-      np.array([codes.get(word, 0) for word in review[-length:]],
-               np.uint16).tobytes() for review in reviews], labels,
-                  dtype=np.uint16)
+      np.array([codes.get(word, 0) for word in text], np.uint16).tobytes()
+      for text in texts], labels, pairs, np.uint16)

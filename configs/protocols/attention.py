@@ -114,13 +114,15 @@ BERT = dict(ag_news=join(
 
 
 # The example of keras.io for texts, with the sizes of arXiv 2403.01643.
-def _keras(epochs: int, micro: int) -> dict:
+def _keras(epochs: int, micro: int, examples: int = 22_500) -> dict:
   return join(
       sized(1, 32, 32, norm_place='post', pooling='mean', embedding_std=0.029),
       dict(dtype='float32', optim=dict(name='adam', schedule='constant')),
-      _epochs(epochs, 22_500, 64, learning_rate=1e-3, weight_decay=0.0,
+      _epochs(epochs, examples, 64, learning_rate=1e-3, weight_decay=0.0,
               eps=1e-7, cpu_microbatch_size=micro, cpu_eval_batch_size=micro),
       dict(train=dict(warmup_steps=0)))
 
 
-KERAS = dict(imdb_words=_keras(10, 64), imdb_words_200=_keras(3, 8))
+KERAS = dict(
+    imdb_words=_keras(10, 64), imdb_words_200=_keras(3, 8),
+    rfc_words=join(_keras(2, 16, 140_892), dict(encoder=dict(head='nli'))))

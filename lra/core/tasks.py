@@ -95,6 +95,11 @@ class Task:
         self.own and not self.image and self.vocab_size == 257)
 
   @property
+  def words(self) -> bool:
+    """Returns whether tokens are words, in the order of their frequency."""
+    return self.vocab_size > 257 and not self.probe
+
+  @property
   def windows(self) -> bool:
     """Returns whether a part of a document is an example too, as of texts."""
     return self.text or self.dual
@@ -175,6 +180,8 @@ TASKS = {t.name: t for t in (
          title='Retrieval'),
     Task('retrieval_rfc', 'retrieval', 'rfc', 4000, 257, 2, dual=True,
          title='RFC citations'),
+    Task('rfc_words', 'retrieval', 'rfc_words', 64, 20_002, 2, dual=True,
+         title='RFC citations, words'),
     Task('ag_news', 'zhang', 'ag_news', 1024, 257, 4, title='AG News'),
     Task('amazon', 'zhang', 'amazon', 1024, 257, 5, title='Amazon reviews'),
     Task('image', 'image', 'lra', 1024, 257, 10, image=True, title='Image'),

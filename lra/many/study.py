@@ -19,7 +19,7 @@ import numpy as np
 import scipy.stats
 
 from lra.board import markdown, statistics
-from lra.board.rows import Row
+from lra.board.rows import FalsePositives, Row
 from lra.core import files, paths
 from lra.core.errors import UserError, choose
 from lra.core.formats import NONE, percent, points, significant
@@ -33,6 +33,7 @@ from lra.schema.runs_file import Claim, Study
 SAME, OPPOSITE, UNSURE = 'holds', 'does not hold', 'not shown'
 EQUAL = 'no difference found'
 UNTESTED = ' (untested)'
+POSITIVES = ': false positives'
 MARGIN = 0.01  # accuracies that surely differ by less count as equal
 _SIGN = {'higher': 1, 'lower': -1, 'equal': 0}
 _FOLDER = pathlib.Path(__file__).parent / 'templates'
@@ -79,7 +80,11 @@ def cells(study: Study, name: str, records: pathlib.Path) -> Cells:
                       f'{column}: give each a name of its own.')
   kept = {key: [known[run.repetition] for run in seeds
                 if run.repetition in known] for key, seeds in found.items()}
-  return {key: Row(some) if some else None for key, some in kept.items()}
+  made = {key: Row(some) if some else None for key, some in kept.items()}
+  return made | {
+      (arm, f'{column}{POSITIVES}'): row and FalsePositives(row.runs)
+      for (arm, column), row in made.items()
+      if column in study.false_positives}
 
 
 def answers(study: Study, found: Cells) -> list[Answer]:
@@ -211,8 +216,10 @@ def _section(file, name, results):
   rows, origin = _measured(results / 'studies' / f'{name}.json')
   check_claims(name, study, found, rows)
   drawn = {}
-  if any(row and row.finished for row in found.values()):
-    drawn[name] = study_figure.arms(study, found)
+  scored = {key: row for key, row in found.items()
+            if not isinstance(row, FalsePositives)}
+  if any(row and row.finished for row in scored.values()):
+    drawn[name] = study_figure.arms(study, scored)
   if study.draws:
     more = (study_figure.mixer_std(found) if study.draws == 'mixer_std' else
             study_figure.runtime(found, rows))

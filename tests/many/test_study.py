@@ -84,14 +84,15 @@ def test_an_arm_has_one_config_in_a_column(tmp_path, monkeypatch):
 
 def _row(*hits, examples=1000):
   """Returns a row with one run for each number of right answers."""
-  runs = []
-  for seed, right in enumerate(hits):
-    values = copy.deepcopy(RUN)
-    values.update(seed=seed, test=scored.of(
-        [[right, examples - right], [0, 0]]), floors={'majority': 0.5})
-    values['config']['seed'] = seed
-    runs.append(result.validate(values))
-  return Row(runs)
+  return Row([_result(seed, [[right, examples - right], [0, 0]])
+              for seed, right in enumerate(hits)])
+
+
+def _result(seed, confusion):
+  values = copy.deepcopy(RUN)
+  values.update(seed=seed, test=scored.of(confusion), floors={'majority': 0.5})
+  values['config']['seed'] = seed
+  return result.validate(values)
 
 
 def _study(*claims):
@@ -251,6 +252,28 @@ def test_numbers_of_the_paper_stand_beside_ours():
       ('cannot be tested here', 'C: no data.')]
   assert study._summary(one, []) == [
       ('no runs yet', 'A is better'), ('cannot be tested here', 'C: no data.')]
+
+
+def test_false_positives_are_a_column_of_their_own(tmp_path, monkeypatch):
+  """One of 6 and two of 4 negative examples were called positive."""
+  monkeypatch.chdir(ROOT)
+  path = _write(tmp_path, _TEXT.replace(
+      'claims', 'false_positives = ["text_mini"]\nclaims').replace(
+          'than = "a", ', 'than = "a", at = ["text_mini: false positives"], '))
+  found = runs.read(str(path))
+  known = {run.repetition: _result(i, [[6 - i, i], [0, 4]])
+           for i, run in enumerate(r for r in found if 'text_mini' in r.config)}
+  monkeypatch.setattr(study.status, 'recorded', lambda *_: known)
+  of = runs_file.read(path).study
+  cells = study.cells(of, str(path), tmp_path)
+  rows = [cells[arm, 'text_mini: false positives'] for arm in 'ab']
+  np.testing.assert_allclose(
+      [row.accuracies for row in rows], [[0, 1 / 6], [2 / 6, 3 / 6]])
+  assert [cells[arm, 'text_mini'].accuracies for arm in 'ab'] == [
+      [1, 0.9], [0.8, 0.7]]
+  one, = study.answers(of, cells)
+  assert one.column == 'text_mini: false positives'
+  np.testing.assert_allclose(one.difference, 2 / 6)
 
 
 @pytest.mark.full
