@@ -66,8 +66,9 @@ def drawn_steps(config):
   """Compiles the steps of a config for one device and random tokens.
 
   Returns a function that trains on one batch of full length and returns its
-  metrics; a function that evaluates such a batch and returns the counts; and
-  the bytes that the training step needs besides its arguments.
+  metrics; a function that evaluates such a batch and returns the counts; the
+  bytes that the training step needs besides its arguments; and the number of
+  the mixers' parameters.
   """
   made = program.make(resolve(config), jax.devices()[:1])
   compiled, given = made.compile_train(), made.put_given()
@@ -79,8 +80,9 @@ def drawn_steps(config):
     state, metrics = compiled(state, data, given)
     return jax.block_until_ready(metrics)
 
-  return step, lambda: scored(state.params, state.constants, evaluated), (
-      compiled.memory_analysis().temp_size_in_bytes)
+  return (step, lambda: scored(state.params, state.constants, evaluated),
+          compiled.memory_analysis().temp_size_in_bytes,
+          program.count_parameters(made.state_shape)['mixer_params'])
 
 
 def drawn_batch(made, *, micro: bool = True):

@@ -3,6 +3,7 @@
   python -m tools studies better_attention
   python -m tools studies better_attention_words
   python -m tools studies center
+  python -m tools studies transfer
   python -m tools studies int8 RUN RUN
 
 Each writes `lra/results/studies/NAME.json`. In each round every arm makes a
@@ -19,7 +20,7 @@ biases included:
 | efficient | 2 (D^2 + D) | 2 L D^2 + 2 L^2 D | 4 |
 | super | 2 (D^2 + D) + L^2 + L | 2 L D^2 + 3 L^2 D | 5 |
 
-`better_attention_words` and `center` time training and evaluation of the arms
+`better_attention_words`, `center` and `transfer` time training and evaluation of the arms
 of the study with this name in `configs/runs/`.
 """
 
@@ -56,7 +57,8 @@ SIZES = {
 CHAIN = 50
 SECONDS = 20  # per size
 # Study -> the arm that the others are compared with.
-TIMED = {'better_attention_words': 'standard, 4 heads', 'center': 'full'}
+TIMED = {'better_attention_words': 'standard, 4 heads', 'center': 'full',
+         'transfer': 'all trained'}
 ROUNDS = 20
 
 
@@ -151,8 +153,8 @@ def arms(name: str, rounds: int = ROUNDS) -> list[dict]:
         'seconds per step': round(float(np.median(own)), 4),
         f'time / {first}': round(float(np.median(own / base)), 3),
         'seconds per evaluated batch': round(float(np.median(alone)), 4),
-        'temporaries (MiB)': round(size / 2**20, 1)}
-             for arm, own, alone, (*_, size) in zip(
+        'temporaries (MiB)': round(size / 2**20, 1), 'mixer parameters': count}
+             for arm, own, alone, (*_, size, count) in zip(
                  found, trained, scored, made, strict=True)]
   return rows
 

@@ -197,7 +197,7 @@ def _training_step(name, batch, length, width):
   config.encoder.update(
       {'num_layers': 2, 'width': width, 'mlp_width': 4 * width})
   config.train.batch_size = config.train.microbatch_size = batch
-  step, _, size = drawn_steps(config)
+  step, _, size, _ = drawn_steps(config)
   return lambda: timed(step)[1], size
 
 

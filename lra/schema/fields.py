@@ -364,8 +364,9 @@ def count(default: int, doc: str, low: int = 1) -> Any:
 ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
     **{model: {'qkv_bias': True} for model in (
         'fastfood_prf', 'fastfood_rks', 'generative_prf', 'generative_rks',
-        'gmm_prf', 'gmm_rks', 'linformer', 'optimised', 'simpletron',
-        'simpletron_res', 'simpletron_resl')},
+        'gmm_prf', 'gmm_rks', 'linformer', 'optimised')},
+    **{model: {'qkv_bias': True, 'output_projection': model.endswith('resl')}
+       for model in ('simpletron', 'simpletron_res', 'simpletron_resl')},
     'lightning': {'qkv_bias': True, 'decay_by_depth': False},
     'performer': {'qkv_bias': True, 'eps': 0.0, 'feature_map': 'exp'},
     **{model: {'rotary': False} for model in (

@@ -44,7 +44,7 @@ def test_arms_are_compared_within_a_round(monkeypatch):
   def drawn_steps(config):
     assert config.dtype == 'float32'
     name = config.model.get('kernel', config.model.name)
-    return (name, 1), (name, 0.1), 2**20
+    return (name, 1), (name, 0.1), 2**20, 7
 
   def interleaved(calls, seconds, least):
     assert (seconds, least) == (0, 2)
