@@ -20,8 +20,8 @@ biases included:
 | efficient | 2 (D^2 + D) | 2 L D^2 + 2 L^2 D | 4 |
 | super | 2 (D^2 + D) + L^2 + L | 2 L D^2 + 3 L^2 D | 5 |
 
-`better_attention_words`, `center` and `transfer` time training and evaluation of the arms
-of the study with this name in `configs/runs/`.
+`better_attention_words`, `center` and `transfer` time training and evaluation
+of the arms of the study with this name in `configs/runs/`.
 """
 
 import argparse

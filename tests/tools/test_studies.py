@@ -55,7 +55,7 @@ def test_arms_are_compared_within_a_round(monkeypatch):
   monkeypatch.setattr(studies, 'drawn_steps', drawn_steps)
   monkeypatch.setattr(studies.quantised, 'interleaved', interleaved)
   rows = [row for row in studies.arms('center', 2)
-          if row['task'] == 'text_mini']
+          if row['task'] == 'imdb_words_200']
   assert [(row['arm'], row['seconds per step'], row['time / full'],
            row['seconds per evaluated batch']) for row in rows] == [
       ('full', 1.5, 1, 0.15), ('flash', 4.5, 3, 0.45),
