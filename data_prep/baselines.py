@@ -1,6 +1,6 @@
 """Measures baselines: scores of trivial and linear methods on a data set.
 
-Every method is fitted on train and scored on test, on the same bytes that
+Every method is fitted on train and scored on test, on the same tokens that
 models see. Its hyperparameters, if any, are chosen on val. It returns whether
 each answer on test is right, bool [N], or the probability of that, float64 [N].
 """
@@ -55,6 +55,8 @@ def _slow(task):
   """
   if task.dataset in ('text', 'zhang'):
     return {'byte n-grams': ('linear', 'byte_ngrams')}
+  if task.dataset == 'words':
+    return {'bag of words': ('linear', 'bag_of_words')}
   if task.dataset == 'retrieval':
     return {'TF-IDF cosine': ('linear', 'tfidf_cosine')}
   if task.own and not task.image:

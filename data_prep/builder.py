@@ -264,7 +264,8 @@ def _read_split(builder, name):
         labels.append(feature['label'].int64_list.value[0])
         if builder.DUAL:
           pairs.append(feature['pair'].int64_list.value[:])
-  return split_of(documents, labels, pairs if builder.DUAL else None)
+  return split_of(documents, labels, pairs if builder.DUAL else None,
+                  np.uint16 if builder.task.words else np.uint8)
 
 
 def check_ranges(task, splits):

@@ -50,11 +50,15 @@ class Content:
 
 
 def split_of(documents: Sequence[bytes], labels: Iterable[int],
-             pairs=None) -> Split:
-  """Makes a split of byte strings, labels and, for pairs, [N, 2] indices."""
+             pairs=None, dtype=np.uint8) -> Split:
+  """Makes a split of byte strings, labels and, for pairs, [N, 2] indices.
+
+  The byte strings hold token codes of `dtype`, uint8 or uint16.
+  """
   lengths = np.fromiter((len(d) for d in documents), np.int64, len(documents))
+  lengths //= np.dtype(dtype).itemsize
   return Split(
-      np.frombuffer(b''.join(documents), np.uint8),
+      np.frombuffer(b''.join(documents), dtype),
       np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
       np.asarray(labels, np.int32),
       None if pairs is None else np.asarray(pairs, np.int32).reshape(-1, 2))

@@ -43,9 +43,8 @@ def describe(task_name: str, content: Content) -> str:
     said = ' and its questions' if task.probe else f', label {train.labels[i]}'
     lines += ['', f'train example {i}{said}']
     for d in [i] if train.pairs is None else train.pairs[i].tolist():
-      # Only codes of probes may need more than a byte.
       codes = train.tokens[train.offsets[d]:train.offsets[d + 1]].tolist()
-      lines += [f'  {decode(task, codes if task.probe else bytes(codes))}']
+      lines += [f'  {decode(task, codes)}']
   return '\n'.join(lines)
 
 
@@ -85,7 +84,7 @@ def decode(task: tasks.Task, tokens: Sequence[int]) -> str:
   """Returns token codes as text, cut short, on one line."""
   if task.dataset == 'listops':
     text = listops.decode(tokens)
-  elif task.image:
+  elif task.image or task.words:
     text = ' '.join(map(str, tokens))
   elif task.probe:
     symbols = probes.VARIANTS[task.variant].alphabet
@@ -95,7 +94,7 @@ def decode(task: tasks.Task, tokens: Sequence[int]) -> str:
             str(code) if code else '.' for code in tokens)
   else:
     # Cutting documents to the task's length may have split a character.
-    text = ' '.join(tokens.decode('utf-8', errors='replace').split())
+    text = ' '.join(bytes(tokens).decode(errors='replace').split())
   return text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...'
 
 

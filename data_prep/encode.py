@@ -18,7 +18,7 @@ def names(task: Task) -> tuple[str, ...]:
   """Returns the names of the classes of a task, in their order."""
   if task.classes:
     return task.classes
-  if task.dataset == 'text':
+  if task.dataset in ('text', 'words'):
     return SENTIMENTS
   if task.dataset == 'image' and task.name != 'cifar100':
     from lra.data_prep.cifar import CLASSES
@@ -48,6 +48,9 @@ def form(task: Task, pieces: bool = False) -> str:
   elif task.dataset == 'listops':
     from lra.data_prep import trees
     what = '1 + the place, from 0, in ' + ' '.join(trees.TOKENS)
+  elif task.words:
+    what = ('1 + the rank, from 1, of each word among the most frequent words '
+            'of train; 1 for the other words')
   elif task.probe:
     what = "1 + the code of each symbol of the task's generator"
   else:
@@ -102,6 +105,8 @@ def _text(task, text):
     codes = listops.encode(text if isinstance(text, str) else text.decode())
     listops.evaluate(codes)  # raises for an incomplete expression
     return codes
+  if task.words:
+    raise ValueError('only its prepared texts have ranks of words')
   codes = text.encode() if isinstance(text, str) else text
   if max(codes, default=0) > task.vocab_size - 2:
     raise ValueError(f'a byte is above {task.vocab_size - 2}')

@@ -13,7 +13,7 @@ import numpy as np
 
 from lra.core import foreign
 from lra.core.terminal import progress
-from lra.data_prep import aan
+from lra.data_prep import aan, words
 from lra.data_prep.builder import Builder, configs
 from lra.data_prep.content import SPLITS, Content, choose, split_of
 from lra.data_prep.source import Origin, bad_row, part, read_lines, read_rows
@@ -23,6 +23,7 @@ RFC_FILES = {
     'val': 'pairs.eval.tsv', 'test': 'pairs.test.tsv'}
 BYTES = 4000
 MINI_BYTES = 512
+WORDS = 64
 MINI_PAIRS = {'train': 60_000, 'val': 1000, 'test': 4000}
 
 
@@ -31,7 +32,8 @@ class Retrieval(Builder):
   DUAL = True
   BUILDER_CONFIGS = configs(
       aan='AAN citations', rfc='RFC citations',
-      rfc_mini='RFC citations, 512 bytes, fewer pairs')
+      rfc_mini='RFC citations, 512 bytes, fewer pairs',
+      rfc_words='RFC citations, 64 words')
 
   @property
   def tables(self):
@@ -47,6 +49,8 @@ class Retrieval(Builder):
                   f'a directory with {", ".join(self.names)}')
 
   def parameters(self):
+    if self.builder_config.name == 'rfc_words':
+      return {'words_kept': WORDS, 'vocabulary': words.WORDS}
     mini = self.builder_config.name == 'rfc_mini'
     return {'bytes_kept': MINI_BYTES if mini else BYTES,
             'pairs': MINI_PAIRS if mini else None}
@@ -55,7 +59,9 @@ class Retrieval(Builder):
     paths = dict(zip(self.tables, files.find(self.names), strict=True))
     if self.builder_config.name == 'aan':
       return read_aan(paths)
-    return read_rfc(paths, mini=self.builder_config.name == 'rfc_mini')
+    content = read_rfc(paths, mini=self.builder_config.name == 'rfc_mini')
+    return content if self.builder_config.name != 'rfc_words' else in_words(
+        content)
 
 
 def read_aan(paths) -> Content:
@@ -88,6 +94,22 @@ def read_rfc(paths, mini: bool) -> Content:
       MINI_PAIRS.values()) if mini else ''
   return _content([text[:cut] for text in texts.values()], examples,
                   f'citations among IETF RFCs{fewer}', cut)
+
+
+def in_words(content: Content) -> Content:
+  """Returns the first `WORDS` words of documents, see `words.encoded`.
+
+  The vocabulary is that of the documents of train.
+  """
+  train = content.splits['train']
+  texts = [words.words_of(train.document(i))[:WORDS]
+           for i in range(len(train.offsets) - 1)]
+  codes = words.vocabulary(texts[i] for i in np.unique(train.pairs))
+  made = {name: words.encoded(texts, split.labels, codes, split.pairs)
+          for name, split in content.splits.items()}
+  info = {name: value for name, value in content.info.items()
+          if name != 'bytes_kept'}
+  return Content(made, {**info, 'words_kept': WORDS})
 
 
 def _content(heads, examples, origin, cut, **facts):

@@ -115,12 +115,20 @@ def digest(reviews: dict[str, dict[str, bytes]]) -> str:
   return found.hexdigest()
 
 
+def examples(reviews: dict[str, dict[str, bytes]], cut: int | None = None
+             ) -> tuple[list[tuple[str, bytes, int]], ...]:
+  """Returns (name, text, label) of the reviews of train, and those of test.
+
+  `cut` is the number of bytes kept of each text; None keeps all.
+  """
+  return tuple([(f'{folder}/{name}', text[:cut], int(folder.endswith('pos')))
+                for folder in FOLDERS if folder.startswith(split)
+                for name, text in sorted(reviews[folder].items())]
+               for split in ('train', 'test'))
+
+
 def _content(reviews, origin, cut, sizes):
-  train, test = ([(f'{folder}/{name}', text[:cut], int(folder.endswith('pos')))
-                  for folder in FOLDERS if folder.startswith(split)
-                  for name, text in sorted(reviews[folder].items())]
-                 for split in ('train', 'test'))
-  splits = divided(train, test, VAL_REVIEWS, sizes)
+  splits = divided(*examples(reviews, cut), VAL_REVIEWS, sizes)
   return Content(splits, {
       'origin': origin, 'bytes_kept': cut,
       'val': f'of {VAL_REVIEWS} reviews held out of train, stratified, by hash '

@@ -73,15 +73,15 @@ def test_the_settings_of_the_first_records_are_still_the_same(task, model):
 @pytest.mark.parametrize('protocol', protocols.PROTOCOLS)
 def test_a_protocol_speaks_of_a_group_and_of_declared_fields(protocol):
   settings = protocols.PROTOCOLS[protocol]
-  # Each probe has one of these protocols; the others, except for those of BERT
-  # and of the laptop arena, have all mini tasks.
+  # Each probe has one of these protocols; the others, except for those of BERT,
+  # of Keras and of the laptop arena, have all mini tasks.
   of_probes = ('probes', 'state', 'mad', 'zoology')
   group = 'probe' if protocol in of_probes else 'mini'
   known = set(settings).union(*(
       protocols.PROTOCOLS[name] for name in of_probes if group == 'probe'))
   missing = {t.name for t in tasks.TASKS.values()
              if t.group == group} - known
-  assert protocol in ('bert', 'laptop_1') or not missing, (
+  assert protocol in ('bert', 'keras', 'laptop_1') or not missing, (
       f'Add {min(missing)} to the protocol {protocol} in configs/protocols/.')
   for task in settings:
     assert set(identity.flatten(settings[task])) <= set(fields.FIELDS)

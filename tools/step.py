@@ -62,36 +62,44 @@ def measure(experiment, *, steps: int) -> dict:
       'peak_memory_bytes': machine.peak_memory()}
 
 
-def drawn_step(config):
-  """Compiles the training step of a config for one device and random tokens.
+def drawn_steps(config):
+  """Compiles the steps of a config for one device and random tokens.
 
-  Returns a function that makes one step on the same batch of full length and
-  returns its metrics; and the bytes that the step needs besides its arguments.
+  Returns a function that trains on one batch of full length and returns its
+  metrics; a function that evaluates such a batch and returns the counts; the
+  bytes that the training step needs besides its arguments; and the number of
+  the mixers' parameters.
   """
   made = program.make(resolve(config), jax.devices()[:1])
   compiled, given = made.compile_train(), made.put_given()
   data, state = drawn_batch(made), made.init()
+  scored, evaluated = made.compile_eval(), drawn_batch(made, micro=False)
 
   def step():
     nonlocal state
     state, metrics = compiled(state, data, given)
     return jax.block_until_ready(metrics)
 
-  return step, compiled.memory_analysis().temp_size_in_bytes
+  return (step, lambda: scored(state.params, state.constants, evaluated),
+          compiled.memory_analysis().temp_size_in_bytes,
+          program.count_parameters(made.state_shape)['mixer_params'])
 
 
-def drawn_batch(made):
-  """Makes a random batch of this process: no padding, all weights 1."""
-  t, task = made.config.train, made.objective.task
-  rng = np.random.default_rng(0)
-  micro = made.sizes.microbatch
-  rows = range(micro)[made.rows(micro)]
-  lead = t.batch_size // micro, len(rows)
+def drawn_batch(made, *, micro: bool = True):
+  """Makes a random batch of this process: no padding, all weights 1.
+
+  It is for a training step with `micro`, else for an evaluation.
+  """
+  task, rng = made.objective.task, np.random.default_rng(0)
+  size = made.sizes.microbatch if micro else made.sizes.eval_batch
+  rows = range(size)[made.rows(size)]
+  lead = (*([made.config.train.batch_size // size] if micro else []),
+          len(rows))
   draw = {'tokens': lambda shape: rng.integers(1, task.vocab_size, shape),
           'targets': lambda shape: rng.integers(1, task.vocab_size, shape),
           'labels': lambda shape: rng.integers(0, task.num_classes, shape),
           'weights': np.ones,
           'place': lambda shape: np.add.outer(
-              micro * np.arange(shape[0]), np.array(rows))}
+              size * np.arange(shape[0]), np.array(rows))}
   return {name: draw[name](shape).astype(dtype) for name, (shape, dtype)
-          in made.shapes(*lead, micro=True).items()}
+          in made.shapes(*lead, micro=micro).items()}

@@ -1,7 +1,9 @@
 """Times attention layers in turns, for the page of studies.
 
   python -m tools studies better_attention
+  python -m tools studies better_attention_words
   python -m tools studies center
+  python -m tools studies transfer
   python -m tools studies int8 RUN RUN
 
 Each writes `lra/results/studies/NAME.json`. In each round every arm makes a
@@ -18,9 +20,8 @@ biases included:
 | efficient | 2 (D^2 + D) | 2 L D^2 + 2 L^2 D | 4 |
 | super | 2 (D^2 + D) + L^2 + L | 2 L D^2 + 3 L^2 D | 5 |
 
-`center` times training steps with full attention, which keeps all its weights
-(kernel `dense`), with flash attention (Dao et al. 2022, arXiv 2205.14135; on a
-CPU the kernel `chunked`), with a window and with sinks.
+`better_attention_words`, `center` and `transfer` time training and evaluation
+of the arms of the study with this name in `configs/runs/`.
 """
 
 import argparse
@@ -28,38 +29,36 @@ import datetime
 import functools
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lra.core import files, machine, paths
+from lra.many import runs as runs_lib
+from lra.run import loader
 from lra.share import quantised
-from tools import config_of, tables
-from tools.step import drawn_step
+from tools import tables
+from tools.step import drawn_steps
 
 # Model -> the layer's name in the paper.
 LAYERS = {'transformer': 'standard', 'optimised': 'optimised',
           'efficient': 'efficient', 'super': 'super'}
-# (L, D, H) -> the source of this size. The IMDB size is that of
-# github.com/NMesaC/pay-better-attention-pytorch-keras.
+# (L, D, H) -> the source of this size. The paper's L follow from its numbers of
+# parameters of super attention, 2 (D^2 + D) + L^2 + L.
 SIZES = {
-    (32, 32, 4): 'IMDB in words, as reimplemented',
-    (64, 64, 4): 'the paper\'s example',
+    (32, 32, 4): 'the paper\'s model of IMDB',
+    (64, 64, 4): 'the paper\'s model of MNIST',
+    (144, 144, 4): 'the paper\'s model of CIFAR-100',
     (256, 32, 2): 'image_mini',
     (512, 64, 2): 'text_mini'}
 # Layers in a chain. A single layer of this size takes less time than a call.
 CHAIN = 50
 SECONDS = 20  # per size
-# Name of an arm of `center` -> its model and changed arguments.
-ARMS = {
-    'full': ('transformer', {'kernel': 'dense'}),
-    'flash': ('transformer', {'kernel': 'chunked'}),
-    'sliding window': ('sliding_window', {}),
-    'attention sinks': ('attention_sink', {})}
-TASKS = ('text_mini', 'retrieval_rfc_mini')
+# Study -> the arm that the others are compared with.
+TIMED = {'better_attention_words': 'standard, 4 heads', 'center': 'full',
+         'transfer': 'all trained'}
 ROUNDS = 20
 
 
@@ -132,30 +131,31 @@ def _chain(module, variables, x, mask):
   return functools.partial(chained, variables, x)
 
 
-def center(arms: Mapping[str, tuple[str, Mapping[str, Any]]] = ARMS,
-           tasks: Sequence[str] = TASKS, rounds: int = ROUNDS) -> list[dict]:
-  """Times a training step of each arm on each task, without padding.
+def arms(name: str, rounds: int = ROUNDS) -> list[dict]:
+  """Times a training step and an evaluation of each arm of a study.
 
   The ratio is the median over rounds, after one to warm up, of the time divided
-  by that of the first arm in the same round.
+  by that of the arm `TIMED` of the task in the same round.
   """
-  rows, first = [], next(iter(arms))
-  for task in tasks:
-    steps, sizes = [], []
-    for model, changes in arms.values():
-      config = config_of(model, task)
-      config.dtype = 'float32'
-      config.model.update(changes)
-      step, size = drawn_step(config)
-      steps.append(step)
-      sizes.append(size)
-    times = np.array(quantised.interleaved(steps, 0, rounds))
+  runs = {(run.config.partition(':')[2], run.arm): run.flags
+          for run in runs_lib.read(name)}
+  rows, first = [], TIMED[name]
+  for task in dict.fromkeys(task for task, _ in runs):
+    found = {arm: flags for (of, arm), flags in runs.items() if of == task}
+    made = [drawn_steps(loader.made_by([*flags, '--config.dtype=float32']))
+            for flags in found.values()]
+    times = np.array(quantised.interleaved(
+        [call for one in made for call in one[:2]], 0, rounds))
+    trained, scored = times[::2], times[1::2]
+    base = trained[[*found].index(first)]
     rows += [{
         'arm': arm, 'task': task,
         'seconds per step': round(float(np.median(own)), 4),
-        f'time / {first}': round(float(np.median(own / times[0])), 3),
-        'temporaries (MiB)': round(size / 2**20, 1)}
-             for arm, own, size in zip(arms, times, sizes, strict=True)]
+        f'time / {first}': round(float(np.median(own / base)), 3),
+        'seconds per evaluated batch': round(float(np.median(alone)), 4),
+        'temporaries (MiB)': round(size / 2**20, 1), 'mixer parameters': count}
+             for arm, own, alone, (*_, size, count) in zip(
+                 found, trained, scored, made, strict=True)]
   return rows
 
 
@@ -186,8 +186,8 @@ def int8_row(pair: quantised.Pair) -> dict:
       'batch size': pair.batch_size}
 
 
-STUDIES = {'better_attention': better_attention, 'center': center,
-           'int8': int8}
+STUDIES = {'better_attention': better_attention, 'int8': int8, **{
+    name: functools.partial(arms, name) for name in TIMED}}
 
 
 def write(out: pathlib.Path, name: str, rows: list[dict], flag: str) -> str:

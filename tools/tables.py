@@ -21,7 +21,7 @@ from lra.core.errors import UserError
 from lra.core.formats import NONE, quantity
 from lra.run.experiment import make_mixer
 from lra.run.program import timed
-from tools.step import drawn_step
+from tools.step import drawn_steps
 
 LENGTHS = (4096, 8192)
 WIDTH, HEADS = 128, 4
@@ -197,7 +197,7 @@ def _training_step(name, batch, length, width):
   config.encoder.update(
       {'num_layers': 2, 'width': width, 'mlp_width': 4 * width})
   config.train.batch_size = config.train.microbatch_size = batch
-  step, size = drawn_step(config)
+  step, _, size, _ = drawn_steps(config)
   return lambda: timed(step)[1], size
 
 

@@ -18,7 +18,7 @@ PROTOCOLS = {
     'mega': recurrence.MEGA, 'metala': recurrence.METALA,
     'probes': probes.PROBES, 'state': probes.STATE, 'mad': probes.MAD,
     'zoology': probes.ZOOLOGY, 'bert': attention.BERT,
-    'laptop_1': laptop.LAPTOP}
+    'keras': attention.KERAS, 'laptop_1': laptop.LAPTOP}
 
 
 def of(protocol: str, task: str) -> dict | None:

@@ -1,4 +1,7 @@
-"""Settings of the papers on attention: simpletron, lra, nystrom and bert."""
+"""Settings of the papers on attention: simpletron, lra, nystrom, bert, keras.
+"""
+
+import functools
 
 from lra.configs.protocols.mini import complete, join, sized
 
@@ -110,3 +113,29 @@ BERT = dict(ag_news=join(
     _trains(3 * 3562, 1068, 2e-5, 1187, batch_size=32, weight_decay=0.01,
             eps=1e-6, cpu_microbatch_size=4),
     dict(seq_len=128, optim=dict(schedule='linear', clip_norm=1.0))))
+
+
+# The examples of keras.io for texts and images, with the sizes of arXiv
+# 2403.01643.
+def _keras(epochs: int, examples: int, micro: int, size: dict,
+           optimizer: str = 'adam', weight_decay: float = 0.0) -> dict:
+  return join(
+      size, dict(dtype='float32', optim=dict(
+          name=optimizer, schedule='constant'), encoder=dict(pooling='mean')),
+      _epochs(epochs, examples, 64, learning_rate=1e-3, eps=1e-7,
+              weight_decay=weight_decay, cpu_microbatch_size=micro,
+              cpu_eval_batch_size=micro), dict(train=dict(warmup_steps=0)))
+
+
+_WORDS = sized(1, 32, 32, norm_place='post', embedding_std=0.029)
+_VIT = functools.partial(
+    _keras, micro=16, optimizer='adamw', weight_decay=1e-4)
+_SMALL_VIT = sized(2, 64, 128, inputs='patches')
+KERAS = dict(
+    imdb_words=_keras(10, 22_500, 64, _WORDS),
+    imdb_words_200=_keras(3, 22_500, 8, _WORDS),
+    rfc_words=_keras(
+        2, 140_892, 16, join(_WORDS, dict(encoder=dict(head='nli')))),
+    image=_VIT(10, 45_000, size=_SMALL_VIT),
+    mnist=_VIT(10, 55_000, size=_SMALL_VIT),
+    cifar100=_VIT(50, 45_000, size=sized(8, 144, 288, inputs='patches')))

@@ -95,6 +95,11 @@ class Task:
         self.own and not self.image and self.vocab_size == 257)
 
   @property
+  def words(self) -> bool:
+    """Returns whether tokens are words, in the order of their frequency."""
+    return self.vocab_size > 257 and not self.probe
+
+  @property
   def windows(self) -> bool:
     """Returns whether a part of a document is an example too, as of texts."""
     return self.text or self.dual
@@ -168,10 +173,15 @@ TASKS = {t.name: t for t in (
     Task('text', 'text', 'lra', 4000, 257, 2, title='Text'),
     Task('text_mini', 'text', 'mini', 512, 257, 2, mini=True,
          title='Text mini'),
+    Task('imdb_words', 'words', 'last_32', 32, 20_002, 2, title='IMDB words'),
+    Task('imdb_words_200', 'words', 'last_200', 200, 20_002, 2,
+         title='IMDB, 200 words'),
     Task('retrieval', 'retrieval', 'aan', 4000, 257, 2, dual=True,
          title='Retrieval'),
     Task('retrieval_rfc', 'retrieval', 'rfc', 4000, 257, 2, dual=True,
          title='RFC citations'),
+    Task('rfc_words', 'retrieval', 'rfc_words', 64, 20_002, 2, dual=True,
+         title='RFC citations, words'),
     Task('ag_news', 'zhang', 'ag_news', 1024, 257, 4, title='AG News'),
     Task('amazon', 'zhang', 'amazon', 1024, 257, 5, title='Amazon reviews'),
     Task('image', 'image', 'lra', 1024, 257, 10, image=True, title='Image'),

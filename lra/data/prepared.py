@@ -27,7 +27,8 @@ def chosen(split: Split, indices: Sequence[int]) -> Split:
   if split.pairs is not None:
     return dataclasses.replace(
         split, labels=labels, pairs=split.pairs[indices])
-  return content.split_of([split.document(i) for i in indices], labels)
+  return content.split_of([split.document(i) for i in indices], labels,
+                          dtype=split.tokens.dtype)
 
 
 def lengths(split: Split) -> np.ndarray:

@@ -6,7 +6,7 @@ Such a file has `rows`, a list of objects with one value for each column, and
 says how it was made: `command`, `commit` and `environment`.
 """
 
-import collections
+import itertools
 import json
 import math
 import os
@@ -19,7 +19,7 @@ import numpy as np
 import scipy.stats
 
 from lra.board import markdown, statistics
-from lra.board.rows import Row
+from lra.board.rows import FalsePositives, Row
 from lra.core import files, paths
 from lra.core.errors import UserError, choose
 from lra.core.formats import NONE, percent, points, significant
@@ -30,9 +30,11 @@ from lra.schema import runs_file
 from lra.schema.runs_file import Claim, Study
 
 # How a claim compares with the runs.
-SAME, OPPOSITE, UNSURE = 'same', 'opposite', 'not shown'
+SAME, OPPOSITE, UNSURE = 'holds', 'does not hold', 'not shown'
 EQUAL = 'no difference found'
 UNTESTED = ' (untested)'
+POSITIVES = ': false positives'
+MARGIN = 0.01  # accuracies that surely differ by less count as equal
 _SIGN = {'higher': 1, 'lower': -1, 'equal': 0}
 _FOLDER = pathlib.Path(__file__).parent / 'templates'
 
@@ -78,7 +80,11 @@ def cells(study: Study, name: str, records: pathlib.Path) -> Cells:
                       f'{column}: give each a name of its own.')
   kept = {key: [known[run.repetition] for run in seeds
                 if run.repetition in known] for key, seeds in found.items()}
-  return {key: Row(some) if some else None for key, some in kept.items()}
+  made = {key: Row(some) if some else None for key, some in kept.items()}
+  return made | {
+      (arm, f'{column}{POSITIVES}'): row and FalsePositives(row.runs)
+      for (arm, column), row in made.items()
+      if column in study.false_positives}
 
 
 def answers(study: Study, found: Cells) -> list[Answer]:
@@ -99,13 +105,19 @@ def answers(study: Study, found: Cells) -> list[Answer]:
                       (len(a.finished), len(other.accuracies))))
   apart = statistics.differ([p for *_, (p, *_), _ in open_]) if open_ else []
   return [Answer(claim, column, *difference, p, seeds,
-                 verdict(claim.expected, difference[0], differs))
+                 verdict(claim.expected, *difference, differs))
           for (claim, column, (p, *difference), seeds), differs in zip(
               open_, apart, strict=True)]
 
 
-def verdict(expected: str, difference: float, significant: bool) -> str:
-  """Returns how a measured difference compares with the expected one."""
+def verdict(expected: str, difference: float, low: float, high: float,
+            significant: bool) -> str:
+  """Returns how a measured difference compares with the expected one.
+
+  `low` and `high` are the ends of its 95% interval; NaN without one.
+  """
+  if expected == 'equal' and -MARGIN <= low and high <= MARGIN:
+    return SAME
   if not significant:
     return EQUAL if expected in ('equal', '') else UNSURE
   if not expected:
@@ -135,18 +147,22 @@ def _tested(a, b):
 def measured_answers(study: Study, rows: Sequence[Mapping]) -> list[Answer]:
   """Compares measured rows by the column that a claim names; no test.
 
-  The first value of a row is its name.
+  The first value of a row is its name. Rows of several tasks have a `task`.
   """
-  named = {str(next(iter(row.values()))): row for row in rows}
+  named = {(str(next(iter(row.values()))), row.get('task')): row
+           for row in rows}
   made = []
   for claim in study.claims:
-    for column in claim.at:
-      a, b = (named.get(name, {}).get(column)
+    for column, task in itertools.product(
+        claim.at, dict.fromkeys(task for _, task in named)):
+      a, b = (named.get((name, task), {}).get(column)
               for name in (claim.arm, claim.than))
       if a is not None and b is not None:
+        unknown = math.nan, math.nan
         made.append(Answer(
-            claim, column, a - b, math.nan, math.nan, math.nan, (1, 1),
-            verdict(claim.expected, a - b, a != b) + UNTESTED))
+            claim, f'{column}, {task}' if task else column, a - b, *unknown,
+            math.nan, (1, 1),
+            verdict(claim.expected, a - b, *unknown, a != b) + UNTESTED))
   return made
 
 
@@ -188,11 +204,8 @@ def made(page: pathlib.Path, results: pathlib.Path
       loader=jinja2.FileSystemLoader(_FOLDER), undefined=jinja2.StrictUndefined,
       trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
   environment.filters['inert'] = markdown.escape
-  overview = markdown.table(('study', 'question', 'answers'), [
-      (markdown.link(one['title'], f'#{_anchor(one["title"])}'),
-       one['question'], one['summary']) for one in sections])
   text = environment.get_template('studies.md').render(
-      program=' '.join(paths.program()), overview=overview, studies=sections)
+      program=' '.join(paths.program()), studies=sections)
   return {page: text.encode()} | contents
 
 
@@ -203,40 +216,49 @@ def _section(file, name, results):
   rows, origin = _measured(results / 'studies' / f'{name}.json')
   check_claims(name, study, found, rows)
   drawn = {}
-  if any(row and row.finished for row in found.values()):
-    drawn[name] = study_figure.arms(study, found)
+  scored = {key: row for key, row in found.items()
+            if not isinstance(row, FalsePositives)}
+  if any(row and row.finished for row in scored.values()):
+    drawn[name] = study_figure.arms(study, scored)
   if study.draws:
     more = (study_figure.mixer_std(found) if study.draws == 'mixer_std' else
             study_figure.runtime(found, rows))
     drawn |= {f'{name}_{study.draws}': more} if more else {}
   answered = [*answers(study, found), *measured_answers(study, rows)]
-  counts = collections.Counter(a.verdict for a in answered)
   return drawn, {
       **study.model_dump(), 'name': name, 'cells': found, 'rows': rows,
       'table': _table(study, found), 'origin': origin,
-      'measured': _measured_table(rows), 'answers': answered,
-      'compared': _compared(answered), 'summary': ', '.join(
-          f'{n} {verdict}' for verdict, n in counts.items()) or NONE}
+      'measured': _measured_table(study, rows), 'answers': answered,
+      'compared': _compared(study, answered),
+      'summary': _summary(study, answered),
+      'link': markdown.link(study.title, f'#{_anchor(study.title)}')}
 
 
 def check_claims(name: str, study: Study, found: Cells,
                  rows: Sequence[Mapping]) -> None:
-  """Raises UserError if a claim names no measured row or column.
+  """Raises UserError if a claim names no measured row or column, or if a number
+  of the paper stands beside none.
 
   `runs_file.read` checks the names of arms.
   """
   arms = {arm for arm, _ in found}
-  measured = {str(next(iter(row.values()))) for row in rows}
+  measured = {', '.join(map(str, [*row.values()][:n]))
+              for row in rows for n in (1, 2)}
   columns = {column for _, column in found}.union(*rows)
+  said = []
   for claim in study.claims:
-    if claim.arm not in arms and not rows:
-      continue  # not measured yet
-    of = () if claim.arm in arms else (claim.arm, claim.than)
-    for said, known in (*((one, measured) for one in of),
-                        *((one, columns) for one in claim.at)):
-      if said not in known:
-        raise UserError(f'{name}: the claim {claim.text!r} is about {said!r}: '
-                        f'{choose(said, sorted(known))}')
+    if rows:  # else it may be about what is not measured yet
+      of = () if claim.arm in arms else (claim.arm, claim.than)
+      said += [(f'the claim {claim.text!r}', one, known) for names, known in (
+          (of, measured), (claim.at, columns)) for one in names]
+  for column, numbers in study.paper.items():
+    if rows or column in columns:
+      said += [('study.paper', column, columns), *(
+          ('study.paper', one, arms | measured) for one in numbers)]
+  for what, one, known in said:
+    if one not in known:
+      raise UserError(f'{name}: {what} is about {one!r}: '
+                      f'{choose(one, sorted(known))}')
 
 
 def _anchor(title):
@@ -269,10 +291,26 @@ def _table(study, found):
                     for i in (0, 1))
   head = [f'{study.axis.split(".")[-1]} {c}' if study.axis else c
           for c in columns]
+  return _beside_paper(study, ['arm', *columns], ['arm', *head], [
+      [name, *(_cell(found.get((name, column))) for column in columns)]
+      for name in names], head)
+
+
+def _beside_paper(study, columns, head, rows, right):
+  """Returns a table; a column with numbers of the paper has them beside it."""
+  def both(column, cell, paper):
+    return (cell, paper) if column in study.paper else (cell,)
+
+  def number(row, column):
+    known = study.paper.get(column, {})
+    found = known.get(row[0], known.get(', '.join(row[:2])))
+    return NONE if found is None else significant(found)
   return markdown.table(
-      ('arm', *head), [(name, *(_cell(found.get((name, column)))
-                                for column in columns)) for name in names],
-      right=head)
+      [name for column, title in zip(columns, head, strict=True)
+       for name in both(column, title, f'{title}: paper')],
+      [[text for column, cell in zip(columns, row, strict=True)
+        for text in both(column, cell, number(row, column))] for row in rows],
+      right={*right, *(f'{title}: paper' for title in head)})
 
 
 def _cell(row):
@@ -288,21 +326,52 @@ def _cell(row):
           + (f', {gone}' if lost else ''))
 
 
-def _measured_table(rows):
+def _measured_table(study, rows):
   columns = list(dict.fromkeys(name for row in rows for name in row))
   numbers = {c for c in columns if all(
       isinstance(row.get(c), int | float | None) for row in rows)}
   shown = [[row.get(column) for column in columns] for row in rows]
-  return markdown.table(columns, [
+  return _beside_paper(study, columns, columns, [
       [value or NONE if value is None or isinstance(value, str) else
-       significant(value) for value in row] for row in shown], right=numbers)
+       significant(value) for value in row] for row in shown], numbers)
 
 
-def _compared(answered):
+def _compared(study, answered):
+  right = 'difference', '95% interval', 'p', 'seeds'
+  paper = ('paper',) if study.paper else ()
   return markdown.table(
-      ('claim', 'at', 'difference', '95% interval', 'p', 'seeds', 'result'),
-      [(a.claim.text, a.column, *_numbers(a), a.verdict) for a in answered],
-      right=('difference', '95% interval', 'p', 'seeds'))
+      ('claim', 'at', *paper, *right, 'result'),
+      [(a.claim.text, a.column, *(_of_paper(study, a) for _ in paper),
+        *_numbers(a), a.verdict) for a in answered], right=(*paper, *right))
+
+
+def _of_paper(study, a):
+  """Returns the paper's difference, in the unit of its numbers."""
+  column, task = a.column, ''
+  if column not in study.paper:  # of measured rows with a task
+    column, _, task = column.rpartition(', ')
+  known = study.paper.get(column, {})
+  own, other = (known.get(f'{name}, {task}' if task else name)
+                for name in (a.claim.arm, a.claim.than))
+  return NONE if None in (own, other) else f'{own - other:+,.4g}'
+
+
+def _summary(study, answered):
+  """Returns [(verdict, the claims with it and their columns)]."""
+  found = {verdict: {} for verdict in (SAME, OPPOSITE, UNSURE, EQUAL)}
+  for a in answered:
+    found.setdefault(a.verdict, {}).setdefault(a.claim.text, []).append(
+        a.column)
+  known = [a.claim for a in answered]
+  for claim in study.claims:
+    if claim not in known:
+      found.setdefault('no runs yet', {}).setdefault(claim.text, claim.at)
+  lines = [(verdict, '; '.join(
+      markdown.escape(text.rstrip('.') + (f' ({", ".join(at)})' if at else ''))
+      for text, at in claims.items()))
+           for verdict, claims in found.items() if claims]
+  return [*lines, *(('cannot be tested here', markdown.escape(text))
+                    for text in study.untested)]
 
 
 def _numbers(a):

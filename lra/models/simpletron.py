@@ -1,9 +1,10 @@
 """SimpleTRON: attention without softmax, evaluated as Q (K^T V).
 
-This is the paper's "Simple" layer, without the inner skip and output projection
-of its variants. L in the scale counts padded positions too, as in the released
-code, even those that `config.train.lengths` cuts off. The released code does
-not mask padding: set `config.mask_padding = False` to reproduce it.
+This is the paper's "Simple" layer, without the inner skip of its variants and,
+by default, without their output projection. L in the scale counts padded
+positions too, as in the released code, even those that `config.train.lengths`
+cuts off. The released code does not mask padding: set
+`config.mask_padding = False` to reproduce it.
 
 Equation: (1/sqrt(L)) Q (K^T V) per head
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
@@ -14,6 +15,7 @@ from lra.core.errors import UserError
 from lra.models import About
 from lra.nn import layers
 from lra.nn.mixer import LinearMixer
+from lra.schema import fields
 
 # The scale depends on the padded length.
 ABOUT = About('linear', 'O(L D Dh)',
@@ -27,7 +29,9 @@ class Mixer(LinearMixer):
   operations = (kernels.simpletron_attention,
                 kernels.simpletron_attention_packed)
   skip = False  # whether x is added to the heads ("-Res")
-  output_projection = False  # whether a dense layer follows ("-ResL")
+  output_projection: bool = fields.argument(
+      False, 'True adds a dense layer after the heads. The paper found that a '
+      'deep encoder with it and without the inner skip does not train.')
 
   def kernel_for(self, length, width):
     if self.qkv_width != width:
@@ -68,4 +72,5 @@ class ResL(Mixer):
                 mixes_padding=True)
 
   skip = True
-  output_projection = True
+  output_projection: bool = fields.argument(
+      True, 'True adds a dense layer after the heads, as in the paper.')

@@ -7,6 +7,7 @@ arXiv 2111.15588, appendix A), with options that published recipes need.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -23,6 +24,7 @@ from lra.nn.dropout import Dropout
 from lra.nn.embedding import Embedding
 from lra.nn.mixer import traits_of
 from lra.nn.mlp import Mlp
+from lra.schema.fields import PATCH
 
 MIXER_STD = 'mixer_std'  # a collection, see `deviation`
 ROWS = 8  # rows of a matmul should be a multiple of this; see `filling`
@@ -38,6 +40,17 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
   angle = np.arange(length)[:, None] * rate
   table = np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
   return table[:, :width].astype(np.float32)
+
+
+def patches(ids_BxL: jax.Array) -> jax.Array:
+  """Returns the pixels of each patch, [B, L / 16, 16], row by row.
+
+  Source: Dosovitskiy et al. 2020, arXiv 2010.11929, section 3.1. L pixels are a
+  square image whose side is a multiple of `PATCH`.
+  """
+  side = math.isqrt(ids_BxL.shape[1]) // PATCH
+  image = ids_BxL.reshape(-1, side, PATCH, side, PATCH)
+  return image.swapaxes(2, 3).reshape(-1, side**2, PATCH**2)
 
 
 def filling(batch: int, length: int) -> int:
@@ -196,6 +209,9 @@ class Encoder(Settings, kw_only=True):
     [B, L], or continuous values, float [B, L, V]. By default every id but 0 is
     a token, and every position of continuous values.
     """
+    if self.inputs == 'patches':
+      inputs = patches(inputs)
+      mask_BxL = jnp.any(inputs != 0, axis=-1)
     if mask_BxL is None:
       mask_BxL = (inputs != 0 if inputs.ndim == 2
                   else jnp.ones(inputs.shape[:2], bool))
@@ -243,9 +259,10 @@ class Encoder(Settings, kw_only=True):
 
   def _embed(self, inputs):
     init = nn.initializers.normal(self.embedding_std)
-    if inputs.ndim == 2 and self.inputs == 'values':
+    if self.inputs != 'ids' and jnp.issubdtype(inputs.dtype, jnp.integer):
       grey = (inputs.astype(jnp.float32) - 1) / (self.vocab_size - 2)
-      inputs = (2 * grey - 1)[..., None]
+      grey = 2 * grey - 1
+      inputs = grey if self.inputs == 'patches' else grey[..., None]
     if inputs.ndim == 2:
       return Embedding(self.vocab_size, self.width, dtype=self.dtype,
                        embedding_init=init, name='embedding')(inputs)

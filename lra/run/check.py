@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import operator
 import re
 import sys
@@ -18,7 +19,7 @@ from lra.configs import protocols
 from lra.core import paths, tasks
 from lra.core.errors import UserError, choose
 from lra.schema import fields, identity
-from lra.schema.fields import FIELDS, MANY
+from lra.schema.fields import FIELDS, MANY, PATCH
 from lra.schema.synonyms import likeliest
 
 # Fields that a group of `config.optim.groups` may override.
@@ -248,6 +249,15 @@ _RATES = ('ssm_learning_rate', 'ssm_weight_decay')
 RULES = (
     ('mask_black', lambda c, t: not t.image, _IMAGES + 'False.'),
     ('encoder.inputs', lambda c, t: not t.image, _IMAGES + 'ids.'),
+    ('encoder.inputs', lambda c, t: c.encoder.inputs == 'patches' and (
+        not _whole(c, t) or math.isqrt(t.seq_len) % PATCH),
+     '{it} needs whole images whose side is a multiple of 4: set '
+     'config.seq_len=0, or config.encoder.inputs=values.'),
+    ('encoder.inputs', lambda c, t: c.encoder.inputs == 'patches' and (
+        c.train.masked_loss or c.pretrain.objective or c.train.lengths
+        or c.objective != 'classification'),
+     '{it} predicts no single pixels and cuts no image: leave out '
+     'train.masked_loss, pretrain.objective, train.lengths and objective.'),
     ('train.masked_loss', lambda c, t: c.objective != 'classification',
      '{it} means nothing to config.objective={c.objective}: set it to 0.'),
     ('train.augment', lambda c, t: t.windows and _whole(c, t),

@@ -22,7 +22,7 @@ from lra.nn import mixer as mixers
 from lra.nn.encoder import Encoder
 from lra.run import bert, check, loader, sources
 from lra.schema import identity
-from lra.schema.fields import FIELDS
+from lra.schema.fields import FIELDS, PATCH
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Experiment:
   @property
   def length(self) -> int:
     """Positions of a whole sequence, the CLS token included."""
-    return self.objective.seq_len + self.encoder.prepend_cls
+    return self.encoder.full_length + self.encoder.prepend_cls
 
   @property
   def lengths(self) -> tuple[int, ...]:
@@ -204,7 +204,8 @@ def _encoder(config, objective):
       'prepend_cls': settings.pooling == 'cls',
       'norm_rows': settings.norm_examples * (2 if objective.task.dual else 1),
       'mask_padding': config.mask_padding, 'dtype': jnp.dtype('float32'),
-      'full_length': objective.seq_len})
+      'full_length': objective.seq_len // (
+          PATCH**2 if settings.inputs == 'patches' else 1)})
 
 
 def make_mixer(model):

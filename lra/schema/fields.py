@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 COUNT = 2**31 - 1  # largest step and seed, which are int32 on the devices
 LARGEST = 3e38  # largest float32
 SMALLEST = 1.2e-38  # devices round smaller float32 numbers to 0
+PATCH = 4  # pixels of a side of a patch
 MANY = 2**20  # no machine holds so many sequences, positions, or units
 
 Count = Annotated[int, Field(ge=0, le=COUNT)]
@@ -196,10 +197,11 @@ class Encoder(Group):
       'MLP with SiLU, known as SwiGLU (glu), or nothing (none).', 'mlp')
   gelu: Literal['tanh', 'exact'] = field(
       'How MLPs compute GELU: approximated by tanh, or exact.', 'tanh')
-  inputs: Literal['ids', 'values'] = field(
+  inputs: Literal['ids', 'values', 'patches'] = field(
       'How tokens become vectors: by an embedding table (ids), or by a layer '
       'that reads numbers (values). The numbers are grey levels of pixels, '
-      'from -1 to 1.', 'ids')
+      'from -1 to 1. With patches the layer reads squares of 4 x 4 pixels, as '
+      'in a vision transformer, and each square is a position.', 'ids')
   dropout: Share = field('Dropout rate in the embedding and the blocks.', 0.1)
   tie_dropout: bool = field(
       'True drops the same channels at all tokens of an example, as the '
@@ -364,8 +366,9 @@ def count(default: int, doc: str, low: int = 1) -> Any:
 ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
     **{model: {'qkv_bias': True} for model in (
         'fastfood_prf', 'fastfood_rks', 'generative_prf', 'generative_rks',
-        'gmm_prf', 'gmm_rks', 'linformer', 'optimised', 'simpletron',
-        'simpletron_res', 'simpletron_resl')},
+        'gmm_prf', 'gmm_rks', 'linformer', 'optimised')},
+    **{model: {'qkv_bias': True, 'output_projection': model.endswith('resl')}
+       for model in ('simpletron', 'simpletron_res', 'simpletron_resl')},
     'lightning': {'qkv_bias': True, 'decay_by_depth': False},
     'performer': {'qkv_bias': True, 'eps': 0.0, 'feature_map': 'exp'},
     **{model: {'rotary': False} for model in (

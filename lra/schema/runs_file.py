@@ -71,6 +71,11 @@ class Study(_Part):
     differs: how the experiment differs from the paper's.
     axis: the field whose values are the columns of the table, which otherwise
       are the tasks.
+    paper: {column: {arm: the paper's number}}; accuracies are in percent. For a
+      measured column, the first cell of a row, or the first two (`a, b`).
+    false_positives: the tasks, of two classes, that have a second column: the
+      share of class 0 that was put into class 1.
+    untested: sentences, each with a claim that cannot be tested here, and why.
     draws: a further figure, see `lra.many.study_figure`; '' for none.
   """
   title: str
@@ -80,6 +85,9 @@ class Study(_Part):
   differs: str = ''
   axis: str = ''
   claims: list[Claim] = []
+  paper: dict[str, dict[str, float]] = {}
+  false_positives: list[str] = []
+  untested: list[str] = []
   draws: Literal['', 'mixer_std', 'runtime'] = ''
 
 

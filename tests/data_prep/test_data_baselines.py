@@ -1,5 +1,7 @@
 """Compares the baselines with brute force, and checks their records."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -83,6 +85,26 @@ def test_byte_ngrams_learn_what_is_linear(monkeypatch):
   assert 'logistic regression' in how
 
 
+def word_splits(size):
+  """Makes reviews of words 1 to 299; word 300 decides the class."""
+  labels = RNG.integers(0, 2, size)
+  words = RNG.integers(1, 300, (size, 20)).astype(np.uint16)
+  words[labels == 1, 7] = 300
+  return split_of([row.tobytes() for row in words], labels, dtype=np.uint16)
+
+
+def test_a_bag_of_words_finds_the_word_that_decides():
+  linear = pytest.importorskip('lra.data_prep.linear')
+  splits = {s: word_splits(200) for s in ('train', 'val', 'test')}
+  right, how = linear.bag_of_words(splits)
+  assert right.mean() > 0.95 and len(right) == 200
+  # The order of the words does not matter.
+  tokens = splits['test'].tokens.reshape(200, 20)[:, ::-1]
+  splits['test'] = dataclasses.replace(
+      splits['test'], tokens=tokens.reshape(-1))
+  np.testing.assert_array_equal(linear.bag_of_words(splits)[0], right)
+
+
 def pair_splits():
   """Makes pairs of documents; a pair is positive if both have one subject."""
   words = [[b'w%d%c' % (s, 97 + i) for i in range(20)] for s in range(6)]
@@ -117,6 +139,8 @@ def image_splits(size):
     ('text_mini', lambda: {s: text_splits(60) for s in
                            ('train', 'val', 'test')}),
     ('image_mini', lambda: {s: image_splits(60) for s in
+                            ('train', 'val', 'test')}),
+    ('imdb_words', lambda: {s: word_splits(60) for s in
                             ('train', 'val', 'test')}),
     ('retrieval_rfc', pair_splits)])
 def test_record(tmp_path, task, make, monkeypatch):

@@ -149,6 +149,24 @@ def test_rfc_layout(tmp_path):
   assert data.info['duplicates']['train and val'] == 1
 
 
+def test_documents_in_words(tmp_path):
+  """The most frequent words of train have the lowest codes; 0 is another word.
+
+  A document that only test has adds nothing to the vocabulary.
+  """
+  texts = {'rfc1': 'b a. A b b', 'rfc2': 'C, c; c a a', 'rfc3': 'new a' * 40}
+  source = write_rfc(tmp_path / 'rfc', texts, {
+      'train': ['1\trfc1\trfc2'], 'eval': ['0\trfc2\trfc1'],
+      'test': ['1\trfc3\trfc1']})
+  data = prepared.load('rfc_words', tmp_path, source)
+  assert [(label, *(np.frombuffer(d, np.uint16).tolist() for d in pair))
+          for label, *pair in examples(data.splits['train'])] == [
+              (1, [2, 1, 1, 2, 2], [3, 3, 3, 1, 1])]
+  (_, only, first), = examples(data.splits['test'])
+  assert np.frombuffer(only, np.uint16).tolist() == [0, *[0] * 39, 1]
+  assert np.frombuffer(first, np.uint16).tolist() == [2, 1, 1, 2, 2]
+
+
 @pytest.mark.parametrize('mini', [False, True])
 def test_pairs_keep_their_labels_and_documents_their_heads(
     tmp_path, monkeypatch, mini):

@@ -84,14 +84,15 @@ def test_an_arm_has_one_config_in_a_column(tmp_path, monkeypatch):
 
 def _row(*hits, examples=1000):
   """Returns a row with one run for each number of right answers."""
-  runs = []
-  for seed, right in enumerate(hits):
-    values = copy.deepcopy(RUN)
-    values.update(seed=seed, test=scored.of(
-        [[right, examples - right], [0, 0]]), floors={'majority': 0.5})
-    values['config']['seed'] = seed
-    runs.append(result.validate(values))
-  return Row(runs)
+  return Row([_result(seed, [[right, examples - right], [0, 0]])
+              for seed, right in enumerate(hits)])
+
+
+def _result(seed, confusion):
+  values = copy.deepcopy(RUN)
+  values.update(seed=seed, test=scored.of(confusion), floors={'majority': 0.5})
+  values['config']['seed'] = seed
+  return result.validate(values)
 
 
 def _study(*claims):
@@ -106,7 +107,7 @@ def _answers(a, b, **claim):
 
 
 @pytest.mark.parametrize('expected,verdict', [
-    ('higher', 'same'), ('lower', 'opposite'), ('equal', 'opposite'),
+    ('higher', 'holds'), ('lower', 'does not hold'), ('equal', 'does not hold'),
     ('', 'higher')])
 def test_arms_are_compared_by_welch(expected, verdict):
   a, b = (700, 720, 731), (600, 640, 611, 626)
@@ -132,7 +133,7 @@ def test_a_claim_is_tested_in_its_own_columns():
                              [0.1, 0.3])
   for answer in found:
     low, high = (points(x) for x in (answer.low, answer.high))
-    assert f'{low} to {high} |' in study._compared(found)
+    assert f'{low} to {high} |' in study._compared(one, found)
 
 
 @pytest.mark.parametrize('draw', [
@@ -171,7 +172,7 @@ def test_the_correction_is_over_all_claims():
                                 equal_var=False).pvalue
   np.testing.assert_allclose(p, known, rtol=1e-6)
   a, b = _row(700, 720), _row(765, 783)
-  assert _answers(a, b, expected='lower')[0].verdict == 'same'
+  assert _answers(a, b, expected='lower')[0].verdict == 'holds'
   three = _study(*(
       {'text': '', 'arm': 'a', 'than': than, 'expected': 'lower'}
       for than in 'bcd'))
@@ -183,7 +184,7 @@ def test_the_correction_is_over_all_claims():
 
 def test_a_claim_may_be_about_a_baseline():
   one, = _answers(_row(700), None, than='baseline majority', expected='higher')
-  assert one.verdict == 'same'
+  assert one.verdict == 'holds'
   np.testing.assert_allclose(one.difference, 0.2)
   one, = _answers(_row(510), None, than='baseline majority', expected='')
   assert one.verdict == 'no difference found'
@@ -196,7 +197,83 @@ def test_measured_rows_are_compared_by_a_column():
   rows = [{'layer': 'standard', 'parameters': 12}, {'layer': 'super',
                                                     'parameters': 9}]
   found, = study.measured_answers(one, rows)
-  assert (found.difference, found.verdict) == (-3, 'same (untested)')
+  assert (found.difference, found.verdict) == (-3, 'holds (untested)')
+
+
+def test_measured_rows_of_one_task_are_compared():
+  claim = {'text': 'A is cheap', 'arm': 'a', 'than': 'b', 'expected': 'lower',
+           'at': ['s']}
+  one = _study(claim).model_copy(update={
+      'paper': {'s': {'a, y': 2.0, 'b, y': 5.0}}})
+  rows = [{'arm': arm, 'task': task, 's': s} for arm, task, s in (
+      ('a', 'x', 4), ('b', 'x', 3), ('a', 'y', 1), ('b', 'y', 9))]
+  found = study.measured_answers(one, rows)
+  assert [(a.column, a.difference, a.verdict, study._of_paper(one, a))
+          for a in found] == [
+              ('s, x', 1, 'does not hold (untested)', '–'),
+              ('s, y', -8, 'holds (untested)', '-3')]
+  table = [line.split(' | ') for line in
+           study._measured_table(one, rows).splitlines()]
+  assert [cells[2:] for cells in table[2:]] == [
+      ['4', '– |'], ['3', '– |'], ['1', '2.000 |'], ['9', '5.000 |']]
+
+
+@pytest.mark.parametrize('shift,spread,verdict', [
+    (200, 20, 'holds'), (500, 800, 'no difference found'),
+    (3000, 20, 'does not hold')])
+def test_arms_are_equal_if_the_interval_is_within_a_point(
+    shift, spread, verdict):
+  first = np.array([70_000, 70_100, 69_900, 70_040])
+  a, b = (_row(*more.tolist(), examples=100_000) for more in (
+      first, first + shift + spread * np.array([1, -1, 1, -1])))
+  one, = _answers(a, b, expected='equal')
+  test = scipy.stats.ttest_ind(a.accuracies, b.accuracies, equal_var=False)
+  p, (low, high) = test.pvalue, test.confidence_interval()
+  assert verdict == ('holds' if max(-low, high) <= 0.01 else 'does not hold'
+                     if p < 0.05 else 'no difference found')
+  assert one.verdict == verdict
+
+
+def test_numbers_of_the_paper_stand_beside_ours():
+  one = _study({'text': 'A is better.', 'arm': 'a', 'than': 'b',
+                'expected': 'higher'}).model_copy(update={
+                    'paper': {'x': {'a': 78.25, 'b': 77.5}},
+                    'untested': ['C: no data.']})
+  found = {(arm, column): _row(first, first + 10) for arm, column, first in (
+      ('a', 'x', 800), ('b', 'x', 700), ('a', 'y', 700), ('b', 'y', 700))}
+  head, _, a, b = (
+      line.split(' | ') for line in study._table(one, found).splitlines())
+  assert head[1:] == ['x', 'x: paper', 'y |']
+  assert (a[2], b[2]) == ('78.25', '77.50')
+  answers = study.answers(one, found)
+  assert [study._of_paper(one, answer) for answer in answers] == ['+0.75', '–']
+  assert study._summary(one, answers) == [
+      ('holds', 'A is better (x)'), ('not shown', 'A is better (y)'),
+      ('cannot be tested here', 'C: no data.')]
+  assert study._summary(one, []) == [
+      ('no runs yet', 'A is better'), ('cannot be tested here', 'C: no data.')]
+
+
+def test_false_positives_are_a_column_of_their_own(tmp_path, monkeypatch):
+  """One of 6 and two of 4 negative examples were called positive."""
+  monkeypatch.chdir(ROOT)
+  path = _write(tmp_path, _TEXT.replace(
+      'claims', 'false_positives = ["text_mini"]\nclaims').replace(
+          'than = "a", ', 'than = "a", at = ["text_mini: false positives"], '))
+  found = runs.read(str(path))
+  known = {run.repetition: _result(i, [[6 - i, i], [0, 4]])
+           for i, run in enumerate(r for r in found if 'text_mini' in r.config)}
+  monkeypatch.setattr(study.status, 'recorded', lambda *_: known)
+  of = runs_file.read(path).study
+  cells = study.cells(of, str(path), tmp_path)
+  rows = [cells[arm, 'text_mini: false positives'] for arm in 'ab']
+  np.testing.assert_allclose(
+      [row.accuracies for row in rows], [[0, 1 / 6], [2 / 6, 3 / 6]])
+  assert [cells[arm, 'text_mini'].accuracies for arm in 'ab'] == [
+      [1, 0.9], [0.8, 0.7]]
+  one, = study.answers(of, cells)
+  assert one.column == 'text_mini: false positives'
+  np.testing.assert_allclose(one.difference, 2 / 6)
 
 
 @pytest.mark.full
@@ -231,6 +308,15 @@ def test_a_claim_about_nothing_is_refused(claim, word):
   found = {('a', 'x'): None}
   with pytest.raises(errors.UserError, match=word):
     study.check_claims('one.toml', one, found, [{'layer': 'r', 'size': 3}])
+
+
+@pytest.mark.parametrize('paper,word', [
+    ({'z': {'r': 1}}, "'z'"), ({'size': {'q': 1}}, "'q'")])
+def test_a_number_of_the_paper_beside_nothing_is_refused(paper, word):
+  one = _study().model_copy(update={'paper': paper})
+  with pytest.raises(errors.UserError, match=f'study.paper.*{word}'):
+    study.check_claims('one.toml', one, {('a', 'x'): None},
+                       [{'layer': 'r', 'size': 3}])
 
 
 def test_claims_about_rows_that_are_not_measured_yet_are_left_out():

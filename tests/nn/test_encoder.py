@@ -102,6 +102,31 @@ def test_encoder_and_head_equal_float64(case):
     assert abs(got - (here - there) / 2e-6) <= 3e-5 * size
 
 
+@pytest.mark.parametrize('model', ['transformer', 'super'])
+def test_patches_are_positions(model):
+  """Patches equal a dense layer on squares that are cut out one by one."""
+  c = small.config(model, 'image')
+  c.encoder.update(dict(inputs='patches', pooling='mean'))
+  c.seq_len = 0
+  p = small.make(c)
+  params = small.random_params(p)
+  assert params['encoder']['positions'].shape == (64, 16)
+  assert p.experiment.length == 64
+  ids = np.random.default_rng(0).integers(1, 257, (2, 1024)).astype(np.int16)
+  squares = np.stack([
+      image[row:row + 4, column:column + 4].reshape(-1)
+      for image in ids.reshape(2, 32, 32)
+      for row in range(0, 32, 4) for column in range(0, 32, 4)])
+  values = (2 * (squares - 1) / 255 - 1).reshape(2, 64, 16).astype(np.float32)
+  encoder_of = p.model.encoder
+  got, mask = encoder_of.apply(
+      {'params': params['encoder']}, ids, train=False)
+  want, _ = encoder_of.clone(inputs='ids').apply(
+      {'params': params['encoder']}, values, train=False)
+  assert mask.shape == (2, 64) and mask.all()
+  small.assert_close(got, want)
+
+
 DROPOUT = ('embedding', 'mixer', 'hidden', 'mlp')  # in order of their calls
 
 

@@ -106,3 +106,22 @@ def test_a_mesh_changes_nothing(name, platform):
     with jax.set_mesh(mesh):
       got = _run(mixer, params)
   _close(got, want)
+
+
+@pytest.mark.parametrize('skip', [False, True])
+def test_a_projection_may_follow_simpletron(skip):
+  """Simple W + b, and (Simple + X) W + b with the inner skip, in float64."""
+  plain = MIXERS['simpletron']
+  projected = MIXERS['simpletron_resl'] if skip else plain.clone(
+      output_projection=True)
+  params = _init(projected)
+  layers_of = params['params']
+  (name,) = {*layers_of} - {*_init(plain)['params']}
+  y = plain.apply(
+      {'params': {k: v for k, v in layers_of.items() if k != name}}, X, MASK,
+      train=False)
+  kernel = np.asarray(layers_of[name]['kernel'], np.float64).reshape(128, 128)
+  want = (np.asarray(y, np.float64) + skip * np.asarray(X, np.float64)
+          ) @ kernel + layers_of[name]['bias']
+  got = projected.apply(params, X, MASK, train=False)
+  assert relative_rms(np.asarray(got), want) < 1e-5

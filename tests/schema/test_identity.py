@@ -100,8 +100,8 @@ def test_each_field_in_turn_changes_the_hash(name):
   assert same == bool(machine)
   # If a size is 0, the identity holds the size for a CPU in its place.
   expected = [] if machine - {'seed'} else [name.replace('cpu_', '')]
-  if name == 'model.name':  # the identity of this model leaves the bias out
-    expected += ['model.qkv_bias']
+  if name == 'model.name':  # the identity leaves these out
+    expected += ['model.output_projection', 'model.qkv_bias']
   assert identity.differences(config, _config()) == expected
 
 

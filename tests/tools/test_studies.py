@@ -4,7 +4,9 @@ import time
 
 import pytest
 
+from lra.many import runs
 from lra.share import quantised
+from tests.helpers.paths import ROOT
 from tools import studies
 
 
@@ -37,21 +39,34 @@ def test_rounds_take_turns_and_count_the_seconds_of_each():
 
 def test_arms_are_compared_within_a_round(monkeypatch):
   """The machine is twice as slow in every second round."""
-  times = {'dense': 1, 'chunked': 3, 'sliding_window': 0.5,
-           'attention_sink': 0.5}
+  times = {'dense': 1, 'auto': 3, 'sliding_window': 0.5, 'attention_sink': 0.5}
 
-  def drawn_step(config):
+  def drawn_steps(config):
     assert config.dtype == 'float32'
-    return config.model.get('kernel', config.model.name), 2**20
+    name = config.model.get('kernel', config.model.name)
+    return (name, 1), (name, 0.1), 2**20, 7
 
-  def interleaved(steps, seconds, least):
-    assert steps == [*times] and (seconds, least) == (0, 2)
-    return [[times[step], 2 * times[step]] for step in steps]
+  def interleaved(calls, seconds, least):
+    assert (seconds, least) == (0, 2)
+    return [[share * times[name], 2 * share * times[name]]
+            for name, share in calls]
 
-  monkeypatch.setattr(studies, 'drawn_step', drawn_step)
+  monkeypatch.chdir(ROOT)
+  monkeypatch.setattr(studies, 'drawn_steps', drawn_steps)
   monkeypatch.setattr(studies.quantised, 'interleaved', interleaved)
-  rows = studies.center(studies.ARMS, ['text_mini'], 2)
-  assert [(row['arm'], row['seconds per step'], row['time / full'])
-          for row in rows] == [
-              ('full', 1.5, 1), ('flash', 4.5, 3),
-              ('sliding window', 0.75, 0.5), ('attention sinks', 0.75, 0.5)]
+  rows = [row for row in studies.arms('center', 2)
+          if row['task'] == 'imdb_words_200']
+  assert [(row['arm'], row['seconds per step'], row['time / full'],
+           row['seconds per evaluated batch']) for row in rows] == [
+      ('full', 1.5, 1, 0.15), ('flash', 4.5, 3, 0.45),
+      ('sliding window', 0.75, 0.5, 0.075),
+      ('attention sinks', 0.75, 0.5, 0.075)]
+
+
+@pytest.mark.parametrize('name', studies.TIMED)
+def test_the_arm_of_the_ratio_is_in_each_task(name, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  found = runs.read(name)
+  tasks = {run.config.partition(':')[2] for run in found}
+  assert tasks == {run.config.partition(':')[2] for run in found
+                   if run.arm == studies.TIMED[name]}
