@@ -71,9 +71,10 @@ def table(found: Sequence) -> Table:
   return tables.without_empty([
       text('task', 'title', link=lambda line: f'../{line.task}.md'),
       text('protocol', 'table.title'),
+      Column('rank', lambda line: line.place_of),
       Column('accuracy %', lambda line: Cell(
           line.accuracy, line.digits, (line.high - line.low) / 2).text),
-      kept['above baseline'], Column('rank', lambda line: line.place_of),
+      kept['above baseline'],
       text('beside the Transformer', lambda line: _WORDS.get(line.against, '')),
       text('not significantly different from', _rivals),
       *(kept[name] for name in ('seeds', 'parameters', 'state size', 'notes'))],

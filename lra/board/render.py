@@ -91,7 +91,9 @@ def _readme(found):
   link = _link_from(path.resolve().parent)
   shown = _linked_table(found, link)(suite_page.results(
       suite_page.known(found.arena), found.boards))
-  return {path: f'{before}{begun}\n{shown}\n\n'
+  answers = [f'* **{answer.ability}**: {suite_page.said(answer)}\n'
+             for answer in suite_page.answers(found.boards)]
+  return {path: f'{before}{begun}\n{"".join(answers)}\n{shown}\n\n'
                 f'{TEXTS["laptop"]["marks"]}\n{ended}{after}'}
 
 

@@ -38,6 +38,7 @@ class Task(NamedTuple):
   name: str
   ability: str
   why: str
+  example: str
   best: str
   column: str = ''
 

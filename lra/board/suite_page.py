@@ -12,7 +12,7 @@ from lra.core.formats import NONE, count, percent, ranges
 from lra.schema import identity
 
 _MARKS = {suite.BETTER: ' ▲', suite.WORSE: ' ▼', suite.UNSURE: ''}
-_NAMED = 4  # mechanisms that an answer names
+_NAMED = 3  # mechanisms that an answer names
 _POINTS = 0.02  # the difference that the table of power asks about
 
 
@@ -33,9 +33,8 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
     if name == AVERAGE:
       return f'{percent(value, 1)}{_MARKS.get(line.against.get(name), "")}'
     cell = line.cells[name]
-    half = Cell(cell.accuracy, 1, (cell.high - cell.low) / 2).text
     marks = ' *' * _at_edge(cell.row) + ' †' * cell.heavy
-    return f'{half}{marks}{_MARKS.get(line.against.get(name), "")}'
+    return f'{_half(cell)}{marks}{_MARKS.get(line.against.get(name), "")}'
 
   def strong(line, name):
     if line is None:
@@ -87,49 +86,49 @@ def _rate(row):
 
 
 class Answer(NamedTuple):
-  """The result of a task: its best group, the reference and the baseline.
-
-  `best` has the mechanisms that may be at place 1, the highest first, of
-  `count`. `apart` is the share of pairs that differ significantly.
-  """
+  """The result of a task: its ranked lines, and the best baseline."""
   ability: str
   task: str
-  best: Sequence[str]
-  count: int
-  score: float
-  reference: object | None
+  lines: Sequence
   baseline: float | None
-  apart: float
 
 
 def answers(boards: Sequence[Board]) -> list[Answer]:
   """Returns what each task with two mechanisms says."""
-  known, made = {board.task.name: board for board in boards}, []
-  sharp = {one.ability: one.apart for one in suite.power(boards)}
-  for task in suite.suite().tasks:
-    if task.ability in sharp:
-      rows = suite.rows(known[task.name])
-      made.append(Answer(
-          task.ability, task.name,
-          [row.model for row in rows if row.rank == 1], len(rows),
-          rows[0].accuracy, next((row for row in rows if (
-              row.model == suite.suite().reference)), None),
-          known[task.name].highest, sharp[task.ability]))
-  return made
+  known = {board.task.name: board for board in boards}
+  found = [(task, suite.rows(known[task.name]) if task.name in known else ())
+           for task in suite.suite().tasks]
+  return [Answer(task.ability, task.name, lines, known[task.name].highest)
+          for task, lines in found if len(lines) > 1]
 
 
 def said(answer: Answer) -> str:
-  """Returns an answer as a sentence, in Markdown; names are of our models."""
-  best = ', '.join(f'`{name}`' for name in answer.best[:_NAMED])
-  more = len(answer.best) - _NAMED
-  text = (f'best {"are" if len(answer.best) > 1 else "is"} {best}'
-          + f' and {more} more' * (more > 0)
-          + f', {percent(answer.score, 1)}% at most, of {answer.count}.')
-  if row := answer.reference:
-    text += (f' `{row.model}` has {percent(row.accuracy, 1)}%, rank '
-             f'{ranges(range(row.rank, row.last_rank + 1))}')
-  return (f'{text}; the baseline has {percent(answer.baseline, 1)}%. '
-          f'{percent(answer.apart, 0)}% of pairs differ significantly.')
+  """Returns an answer as sentences, in Markdown; names are of our models."""
+  first, *others = answer.lines
+  like = [line for line in others if line.rank == 1]
+  named = ', '.join(f'`{line.model}`' for line in like[:_NAMED])
+  more = len(like) - _NAMED
+  ahead = len(others) - sum(place != 1 for place in first.like)
+  text = f'`{first.model}` is first with {_half(first)}% and '
+  if like:
+    text += (f'not significantly ahead of {named}'
+             + f' and {more} more' * (more > 0)
+             + f', but of {ahead} of {len(others)} others')
+  else:
+    text += f'significantly ahead of all {len(others)} others'
+  if not like:
+    text += f'; next is `{others[0].model}` with {_half(others[0])}%'
+  reference = next((line for line in others if (
+      line.model == suite.suite().reference)), None)
+  if reference:
+    text += (f'. `{reference.model}` has {_half(reference)}%, rank '
+             f'{ranges(range(reference.rank, reference.last_rank + 1))}')
+  return f'{text}; the baseline has {percent(answer.baseline, 1)}%.'
+
+
+def _half(line):
+  """Returns an accuracy with half of its interval, in percent."""
+  return Cell(line.accuracy, 1, (line.high - line.low) / 2).text
 
 
 def tasks(boards: Sequence[Board]) -> Table:
@@ -142,6 +141,7 @@ def tasks(boards: Sequence[Board]) -> Table:
     return f'{percent(best[0].accuracy, 1)} ({best[0].name})' if best else NONE
   return Table([
       text('ability', 'ability'), text('task', 'name'), text('asks', 'why'),
+      text('example', 'example'),
       text('baseline %', baseline), text('best possible %', 'best'),
       text('in the average', lambda task: 'yes' if task.column else 'no')],
       suite.suite().tasks)

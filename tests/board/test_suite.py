@@ -1,6 +1,7 @@
 """Tests the laptop arena: its lines, comparisons, validity and power."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -173,3 +174,17 @@ def test_the_readme_has_the_best_and_the_well_known(boards, tmp_path):
       'local': (350, 350, 350, 310), 'mega': (300, 300, 300, 305)}))
   assert {line.model for line in suite_page.known(found)} == {
       'lru', 's5', 'local'}
+
+
+@pytest.mark.parametrize('right, said', [
+    ({'lru': 600, 's5': 599, 'transformer': 300, 'mega': 200},
+     r'`lru` is first with 60\.3 ±0\.7% and not significantly ahead of `s5`, '
+     r'but of 2 of 3 others\. `transformer` has 30\.3 ±0\.7%, rank 3; '),
+    ({'lru': 600, 'transformer': 300, 'mega': 200},
+     r'`lru` is first with 60\.3 ±0\.7% and significantly ahead of all 2 '
+     r'others; next is `transformer` with 30\.3 ±0\.7%\. `transformer` has')])
+def test_an_answer_names_the_first_and_who_is_not_behind(boards, right, said):
+  found = boards({model: (value,) for model, value in right.items()})
+  answer, = suite_page.answers(found)
+  assert re.match(said, suite_page.said(answer))
+  assert suite_page.said(answer).endswith('; the baseline has 50.0%.')
