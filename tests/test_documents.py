@@ -154,17 +154,19 @@ def test_local_links_lead_somewhere(path):
       assert anchor in documents.anchors(file), f'{path}: {target}#{anchor}'
 
 
-def test_the_scores_of_the_readme_are_those_of_the_records():
-  """Compares the mean accuracies in the README's table with records."""
+@pytest.mark.parametrize('page', ['README.md', 'leaderboard.md'])
+def test_the_scores_of_the_arena_are_those_of_the_records(page):
+  """Compares the mean accuracies in a page's first table with records."""
   suite = tomllib.loads((ROOT / 'lra/board/suite.toml').read_text('utf-8'))
   of = {task['ability']: task['name'] for task in suite['tasks']}
   results = ROOT / 'lra/results'
   head, _, *rows = [
       [cell.strip('* ') for cell in line.strip('|\n').split('|')]
       for line in re.search(r'^\| mechanism \|(?:.*\n)+?(?=\n)',
-                            documents.read('README.md'), re.M)[0].splitlines()]
+                            documents.read(page), re.M)[0].splitlines()]
   assert len(rows) > 5 and head[1] in of
   for name, *cells in rows:
+    name = re.sub(r'\[(\w+)\].*', r'\1', name)
     for ability, shown in zip(head[1:], cells, strict=True):
       if (task := of.get(ability)) is None:
         continue

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lra.kernels import axes, random_bits
+from lra.kernels import axes, dispatch, random_bits
 from lra.kernels.softmax import distances
 from lra.kernels.xla import precision
 
@@ -25,6 +25,7 @@ from lra.kernels.xla import precision
 # For four heads in total and L 2,000, smaller tiles took longer on two cores.
 # On one core, tiles of half or a quarter the size took two thirds of the time.
 BLOCK = 512
+CACHED = 2**20  # bytes of logits that a core's cache holds
 # Logit of a masked key: smaller than any real logit, but finite, so that
 # subtracting it gives no NaN.
 _LEAST = jnp.finfo(jnp.float32).min
@@ -48,29 +49,55 @@ def forward(inputs, options, save):
   """
   del save
   q, k, v, mask, bias, key = inputs
-  length, keys = q.shape[1], k.shape[1]
   if mask is None:
     mask = jnp.ones(k.shape[:2], bool)
   # A bias is held for one block of queries and all keys. Blocks of half the
   # size need half of that memory.
-  rows = block_size(length, BLOCK if bias is None else -(-BLOCK // 2))
-  cols = block_size(keys, BLOCK)
+  rows = block_size(q.shape[1], BLOCK if bias is None else -(-BLOCK // 2))
+  cols = block_size(k.shape[1], BLOCK)
+  impl = words = None
+  if options.dropout_rate:
+    impl, words = jax.random.key_impl(key), jax.random.key_data(key)
+  some = functools.partial(
+      _some, _Options(options.scale, options.dropout_rate, impl), rows, cols,
+      bias, words)
+  count = 1
+  if bias is None and not options.dropout_rate:
+    count = _groups(len(q), 4 * q.shape[2] * rows * cols)
+  if count == 1:
+    return some((q, k, v, mask)), None
+  out = jax.lax.map(some, jax.tree.map(
+      lambda x: x.reshape(count, -1, *x.shape[1:]), (q, k, v, mask)))
+  return out.reshape(q.shape[:-1] + v.shape[-1:]), None
+
+
+def _groups(batch, tile):
+  """Returns into how many groups of examples a CPU cuts a batch.
+
+  The logits of a tile, `tile` bytes an example, then stay in its caches. A mesh
+  has groups of its own.
+  """
+  if dispatch.platform() != 'cpu' or not (
+      jax.sharding.get_abstract_mesh().empty):
+    return 1
+  return next(n for n in range(1, batch + 1) if batch % n == 0 and (
+      batch // n * tile <= CACHED or n == batch))
+
+
+def _some(options, rows, cols, bias, words, arrays):
+  q, k, v, mask = arrays
+  length, keys = q.shape[1], k.shape[1]
   mask_MxBxJ = _blocks(mask, cols)
   q_NxBxHxIxDh = _blocks(q, rows).swapaxes(2, 3)
   k_MxBxHxJxDh = _blocks(k, cols).swapaxes(2, 3)
   v_MxBxHxJxDv = _blocks(v, cols).swapaxes(2, 3)
   if bias is not None:
     bias = jnp.pad(bias, ((0, 0), (-length % rows, -keys % cols)))
-  impl = words = None
-  if options.dropout_rate:
-    impl, words = jax.random.key_impl(key), jax.random.key_data(key)
-  out_NxBxHxIxDv = _attend(
-      _Options(options.scale, options.dropout_rate, impl), q_NxBxHxIxDh,
-      k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias, words)
+  out_NxBxHxIxDv = _attend(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv,
+                           mask_MxBxJ, bias, words)
   out_BxNxIxHxDv = out_NxBxHxIxDv.transpose(1, 0, 3, 2, 4)
   batch, _, _, heads, width = out_BxNxIxHxDv.shape
-  out = out_BxNxIxHxDv.reshape(batch, -1, heads, width)[:, :length]
-  return out, None
+  return out_BxNxIxHxDv.reshape(batch, -1, heads, width)[:, :length]
 
 
 def block_size(length, block):
