@@ -96,6 +96,12 @@ def failures(found: Sequence) -> dict[str, list]:
               line for line in found if line.against == suite.WORSE]}
 
 
+def ability(line) -> str:
+  """Returns the ability that a row of the laptop arena shows."""
+  return next(task.ability for task in suite.suite().tasks
+              if task.name == line.task)
+
+
 def costs(found: Sequence) -> str:
   """Returns what training costs at the lengths of the laptop arena, in words.
 

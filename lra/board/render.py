@@ -71,9 +71,9 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
 def _of_mechanisms(found, environment):
   folder, template = found.place.pages, environment.get_template('mechanism.md')
   entries = {entry.name: entry for entry in catalogue.read()}
-  arena = {line.model: line for line in found.arena if line.rank}
+  averages = {line.model: line for line in found.arena if line.rank}
   return {folder / f'{name}.md': template.render(
-      name=name, lines=lines, entry=entries.get(name), arena=arena.get(name),
+      name=name, lines=lines, entry=entries.get(name), own=averages.get(name),
       url=_link_from(folder.resolve()), commands=[
           (line.title, line.table.title, _command(command)) for line in lines
           for _, command in found.made[line.row]])

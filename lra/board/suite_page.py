@@ -34,7 +34,7 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
       return f'{percent(value, 1)}{_MARKS.get(line.against.get(name), "")}'
     cell = line.cells[name]
     marks = ' *' * _at_edge(cell.row) + ' †' * cell.heavy
-    return f'{_half(cell)}{marks}{_MARKS.get(line.against.get(name), "")}'
+    return f'{half(cell)}{marks}{_MARKS.get(line.against.get(name), "")}'
 
   def strong(line, name):
     if line is None:
@@ -109,7 +109,7 @@ def said(answer: Answer) -> str:
   named = ', '.join(f'`{line.model}`' for line in like[:_NAMED])
   more = len(like) - _NAMED
   ahead = len(others) - sum(place != 1 for place in first.like)
-  text = f'`{first.model}` is first with {_half(first)}% and '
+  text = f'`{first.model}` is first with {half(first)}% and '
   if like:
     text += (f'not significantly ahead of {named}'
              + f' and {more} more' * (more > 0)
@@ -117,16 +117,18 @@ def said(answer: Answer) -> str:
   else:
     text += f'significantly ahead of all {len(others)} others'
   if not like:
-    text += f'; next is `{others[0].model}` with {_half(others[0])}%'
+    text += f'; next is `{others[0].model}` with {half(others[0])}%'
   reference = next((line for line in others if (
       line.model == suite.suite().reference)), None)
-  if reference:
-    text += (f'. `{reference.model}` has {_half(reference)}%, rank '
+  if reference is None and first.model != suite.suite().reference:
+    text += f'. `{suite.suite().reference}` has no row yet'
+  elif reference:
+    text += (f'. `{reference.model}` has {half(reference)}%, rank '
              f'{ranges(range(reference.rank, reference.last_rank + 1))}')
   return f'{text}; the baseline has {percent(answer.baseline, 1)}%.'
 
 
-def _half(line):
+def half(line) -> str:
   """Returns an accuracy with half of its interval, in percent."""
   return Cell(line.accuracy, 1, (line.high - line.low) / 2).text
 

@@ -3,7 +3,6 @@
 A, B and more are run directories with a result, records, or folders of run
 directories. Runs that differ in their seed only are one row.
 
-  lra compare runs/listops_mini/simpletron/b2e07619-s0 runs/listops_mini/gla/...
   lra compare A.json B.json
   lra compare runs/listops_mini/simpletron runs/listops_mini/gla
 """
