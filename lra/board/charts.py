@@ -62,20 +62,7 @@ def of_task(board: Board) -> list[Figure]:
             (int(name or trained), *score) for name in names
             if (score := kinds.score(item.row, board.task, name))])
                   for item in longer.items[:MOST]])
-  rows = _most(board) if board.task.probe else []
-  if rows:
-    add('states', 'test accuracy against the size of the state', cloud,
-        'accuracy against state size', [(row.state_size, row) for row in rows],
-        'state: numbers that a layer keeps from token to token')
   return found
-
-
-def _most(board):
-  """Returns the rows with a state of the protocol that has most, at least 3."""
-  found = [[row for row in lines(table) if row.seeds and row.state_size][:MOST]
-           for key, table in board.tables().items() if not key.departures]
-  rows = max(found, key=len, default=[])
-  return rows if len(rows) > 2 else []
 
 
 def drawing(draw):

@@ -43,17 +43,6 @@ def breakdown(board: Board) -> Table | None:
         for name, _, value in kinds)], [*known, *rows], pinned=len(known))
 
 
-def alike(board: Board) -> list[tuple[str, str]]:
-  """Returns the properties that all test examples share: (name, value)."""
-  known = {}
-  for row in lines(board.finished):
-    for parts in _kept(row, 'parts'):
-      for name, values in parts.items():
-        known.setdefault(name, set()).update(values)
-  return [(name, *values) for name, values in sorted(known.items())
-          if len(values) == 1]
-
-
 def _kept(item, field):
   """Returns a field of the test scores of each seed of a row or baseline."""
   if item.row is None:

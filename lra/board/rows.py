@@ -152,22 +152,6 @@ class Row:
     return [getattr(run, field) for run in self.runs]
 
 
-class FalsePositives(Row):
-  """A row whose scores are not accuracies, but shares of false positives.
-
-  These are the shares of the test examples of class 0 that were put into class
-  1, on a task of two classes.
-  """
-  accuracies = property(lambda self: [
-      run.test.confusion[0][1] / sum(run.test.confusion[0])
-      for run in self.finished])
-
-  @functools.cached_property
-  def sample(self) -> Sample | None:
-    return Sample(tuple(self.accuracies), sum(
-        self.finished[0].test.confusion[0])) if self.finished else None
-
-
 def mean(values: Sequence[float]) -> float | None:
   return math.fsum(values) / len(values) if values else None
 

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.stats
 
 from lra.board import markdown, statistics
-from lra.board.rows import FalsePositives, Row
+from lra.board.rows import Row
 from lra.core import files, paths
 from lra.core.errors import UserError, choose
 from lra.core.formats import NONE, percent, points, significant
@@ -56,6 +56,22 @@ class Answer(NamedTuple):
   p: float
   seeds: tuple[int, int]
   verdict: str
+
+
+class FalsePositives(Row):
+  """A row whose scores are not accuracies, but shares of false positives.
+
+  These are the shares of the test examples of class 0 that were put into class
+  1, on a task of two classes.
+  """
+  accuracies = property(lambda self: [
+      run.test.confusion[0][1] / sum(run.test.confusion[0])
+      for run in self.finished])
+
+  @property
+  def sample(self) -> statistics.Sample | None:
+    return statistics.Sample(tuple(self.accuracies), sum(
+        self.finished[0].test.confusion[0])) if self.finished else None
 
 
 def cells(study: Study, name: str, records: pathlib.Path) -> Cells:

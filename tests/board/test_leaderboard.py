@@ -130,13 +130,11 @@ CASES = {
             '| depth 9 % | depth 10 % |',
             '| transformer | simpletron | 67.5 | 50.0 | 50.0 | 62.5 |',
             '| simpletron | simpletron | 65.0 | – | – | – |'],
-                          ['All test examples']),
+                          []),
     'a kind of all examples': (
         [make(test=scores(130, 70, **_parts(0.5, 0.65, 0))),
          make('simpletron')], FLOORS,
-        ['| accuracy % | as first token % |\n',
-         '\n\nAll test examples have depth 10, so the table has no accuracy '
-         'by depth.\n\n'], ['depth 10 %']),
+        ['| accuracy % | as first token % |\n'], ['depth 10 %']),
     'another task': (RUNS, FLOORS, [], ['Black pixels']),
     'a note': ([make(task='pathfinder_mini')],
                {**FLOORS, 'task': 'pathfinder_mini'},
