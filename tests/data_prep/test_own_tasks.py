@@ -226,7 +226,7 @@ def test_an_own_task_is_trained_recorded_and_taken_home(
   place = Place(here / 'results', here / 'page.md')
   publish.publish(result.read(folder / 'result.json'), place)
   page = place.page.read_text()
-  assert page.index('Own tasks') < page.index('| transformer')
+  assert page.index('Own tasks') < page.index('[transformer](')
   assert 'No run yet' not in page
   assert 'mine.md' in page and (place.details / 'mine.md').exists()
   # Elsewhere there is neither the file of the task nor its data.
@@ -243,7 +243,7 @@ def test_an_own_task_is_trained_recorded_and_taken_home(
     lra.load('run').evaluate()
   monkeypatch.setattr(tasks, '_learnt', {})
   publish.regenerate(Place(away / 'results', away / 'page.md'))
-  assert '| transformer' in (away / 'page.md').read_text()
+  assert '[transformer](' in (away / 'page.md').read_text()
   assert trained.test is not None
   assert np.isclose(predicted.probabilities.sum(), 1)
 

@@ -43,7 +43,8 @@ def encode(params, tokens, encoder, positions, mask_padding, drop):
   normed = NORMS[encoder.norm]
   pre, post = ((normed, leave) if encoder.norm_place == 'pre' else
                (leave, normed))
-  table = positions if encoder.positions != 'learned' else params['positions']
+  table = {'none': 0 * positions, 'learned': params.get('positions')}.get(
+      encoder.positions, positions)
   if encoder.pooling == 'cls':
     cls = np.broadcast_to(params['cls'], (B, 1, x.shape[-1]))
     mask = np.concatenate([np.ones((B, 1), bool), mask], 1)
