@@ -5,7 +5,6 @@ faster. Shapes are those of `chunk.segment`, with chunks of C = 1 token. Inside,
 the last axis counts the heads of all examples, which fills vector registers.
 """
 
-
 import jax
 import jax.numpy as jnp
 from jax import lax

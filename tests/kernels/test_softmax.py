@@ -9,6 +9,7 @@ import pytest
 
 from lra import kernels
 from lra.kernels import random_bits
+from lra.kernels.softmax import chunked
 from tests.helpers import reference
 from tests.helpers.errors import relative_rms
 from tests.helpers.gradients import with_gradients
@@ -33,6 +34,17 @@ def test_equals_float64(kernel, length, keys):
   q, k, v = inputs(length, keys, value_width=5)
   mask = up_to(keys, keys, (keys + 1) // 2, 0)
   attend = functools.partial(KERNELS[kernel], mask=mask, scale=0.7)
+  check(attend, q, k, v, mask, 0.7)
+
+
+def test_groups_of_examples_equal_float64(monkeypatch):
+  """A CPU takes as many examples at a time as have tiles in its cache."""
+  monkeypatch.setattr(chunked, 'CACHED', 100)
+  assert [chunked._groups(4, tile) for tile in (25, 26, 50, 101)] == [
+      1, 2, 2, 4]
+  q, k, v = inputs(19, 37, value_width=5)
+  mask = up_to(37, 37, 19, 0)
+  attend = functools.partial(public('chunked'), mask=mask, scale=0.7)
   check(attend, q, k, v, mask, 0.7)
 
 
