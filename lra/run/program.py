@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from lra import kernels
 from lra.core import jax_settings
 from lra.core.errors import Impossible, UserError
 from lra.data import batches, prepared
@@ -23,6 +24,9 @@ from lra.run.experiment import Experiment
 # How many batches may be dispatched before the first of them is done. This is
 # enough to hide the time to make a batch. A stop then takes a step or two.
 AHEAD = 2
+# Platform -> XLA's options. Without this one, matmuls that share an operand
+# become one, whose other operands are first copied side by side in memory.
+OPTIONS = {'gpu': {'xla_gpu_dot_merger_threshold_mb': 0}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +210,8 @@ class Program:
     with jax.set_mesh(self.mesh):
       compiled = jax.jit(
           function, donate_argnums=donate_argnums,
-          out_shardings=out or self._replicated).lower(*shapes).compile()
+          out_shardings=out or self._replicated).lower(*shapes).compile(
+              compiler_options=OPTIONS.get(kernels.platform()))
     sizes_lib.check_compiled(compiled, self.mesh)
     return compiled
 
