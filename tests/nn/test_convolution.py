@@ -7,13 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lra import kernels
 from lra.nn import convolution
 from lra.nn.convolution import ShortConvolution, convolve, exponential_sums
 from tests.helpers import mixer_oracle, recurrent_oracle
 
 
-@pytest.mark.parametrize('width', [1, 4, 5, 30])
-def test_depthwise_equals_the_sum_and_its_gradients(width):
+@pytest.mark.parametrize('width, platform', [
+    (1, 'cpu'), (4, 'cpu'), (5, 'gpu'), (30, 'cpu'), (30, 'gpu')])
+def test_depthwise_equals_the_sum_and_its_gradients(width, platform):
   rng = np.random.default_rng(0)
   x, g = rng.normal(size=(2, 2, 11, 3, 2))
   weight = rng.normal(size=(width, 3, 2))
@@ -25,10 +27,11 @@ def test_depthwise_equals_the_sum_and_its_gradients(width):
         want[:, t] += weight[i] * x[:, s]
         dx[:, s] += weight[i] * g[:, t]
         dweight[i] += (x[:, s] * g[:, t]).sum(0)
-  got, pull = jax.vjp(jax.jit(convolution.depthwise),
-                      jnp.float32(x), jnp.float32(weight))
-  for a, b in zip((got, *pull(jnp.float32(g))), (want, dx, dweight),
-                  strict=True):
+  with kernels.target(platform):
+    got, pull = jax.vjp(convolution.depthwise, jnp.float32(x),
+                        jnp.float32(weight))
+    grads = pull(jnp.float32(g))
+  for a, b in zip((got, *grads), (want, dx, dweight), strict=True):
     assert a.dtype == jnp.float32
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4)
 
