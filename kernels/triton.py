@@ -1,7 +1,9 @@
 """Checks, calls and building blocks of Triton kernels, for GPUs since Ampere.
 
-JAX has deprecated this backend of Pallas since 0.12. Once it is removed,
-importing this file fails, and `dispatch` reports this and takes plain XLA.
+JAX has deprecated this backend of Pallas since 0.12, so `setup.cfg` keeps JAX
+below 0.13, the first release that may lack it. Without the backend, importing
+this file fails, and `dispatch` reports this and takes plain XLA, which is
+slower. New kernels for GPUs are written for Mosaic GPU, as in `hopper.py`.
 
 A program (CTA) works on blocks of rows of one head. Arrays are viewed as
 [B L, H Dh], or [B L, 3 H Dh] if packed: a head is a range of columns, and
