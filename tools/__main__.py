@@ -1,6 +1,7 @@
 """Measures and compiles: `python -m tools NAME ...`, for developers.
 
   step --config=... seconds of a compiled training step
+  torch_cpu         seconds of training steps on a CPU, beside PyTorch
   tables memory     lra/results/memory.md, of all mixers; or tables speed
   layers TARGETS    bytes that layers move, compiled for v5e,v6e,h200
   launches TARGETS  kernels and bytes of training steps, compiled for h200
@@ -22,8 +23,8 @@ from lra.cli import command
 from lra.core import machine, streams
 from lra.core.errors import UserError
 
-NAMES = ('step', 'tables', 'layers', 'launches', 'collectives', 'studies',
-         'errors', 'onchip', 'recorded', 'benchmark', 'h200', 'triton_report')
+NAMES = ('step', 'torch_cpu', 'tables', 'layers', 'launches', 'collectives',
+         'studies', 'errors', 'onchip', 'recorded', 'benchmark', 'h200', 'triton_report')
 
 
 def main() -> int:
