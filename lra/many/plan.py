@@ -27,8 +27,8 @@ from lra.schema.result import FINISHED, SEARCHED, Result
 # of a step, but the estimate is still useful.
 _FREE = ('seed', 'dtype', 'model.kernel')
 WORK = ('train', 'test')  # the parts of a run
-# Devices of `launches.md`, by their names for --device; bytes that each moves in
-# a second, and seconds between two launches. Both are assumed, not measured.
+# Devices of `launches.md`, by their names for --device; bytes that each moves
+# in a second, and seconds between two launches. Both are assumed, not measured.
 DEVICES = {'h200': 'NVIDIA H200'}
 _BANDWIDTH, _LAUNCH = 3.3e12, 2e-6
 _COUNTED = 'launches and bytes'  # a source
@@ -180,11 +180,11 @@ def _by_records(fields, records, here, default):
     other_kind = record.device.split()[0] != here.split()[0]
     if not (other_model and other_kind):
       ranked[other_kind, other_model, record.device != here].append(record)
-  rank = min(ranked, default=())
+  rank = min(ranked, default=None)
   step = _counted(fields) if default and here in DEVICES.values() else None
-  if step and (not rank or any(rank)):
+  if step and (rank is None or any(rank)):
     return Cost(step, 0, 0, 0), f'{_COUNTED}, {1000 * step:.2f} ms a step'
-  if not ranked:
+  if rank is None:
     return None, ''
   # Of another model's records the median counts. Of the same model's records
   # the one counts whose run shared its device with the fewest other runs.

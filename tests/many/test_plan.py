@@ -1,7 +1,5 @@
 """Tests the estimated times of runs against recorded times."""
 
-import json
-
 import pytest
 
 from lra.core import files
