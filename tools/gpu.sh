@@ -38,7 +38,7 @@ say() {
 }
 
 # Waits for a command. A signal reaches it; in training it makes a checkpoint.
-child= stopped=
+child='' stopped=''
 trap 'stopped=1; kill -TERM "$child" 2>/dev/null || true' TERM INT HUP
 run() {
   "$@" &
