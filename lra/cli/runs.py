@@ -32,6 +32,9 @@ def add_arguments(parser):
   show.add_argument('--plan', action='store_true', help='estimate the minutes '
                     'of each run, from its own speed or from records of '
                     'similar runs; with --max_minutes, show which fit')
+  show.add_argument('--device', choices=['h200'], help='with --plan: estimate '
+                    'for this GPU, by bytes and launches of the compiled steps '
+                    'if it has no record')
   some = parser.add_argument_group('which runs')
   some.add_argument('--missing', action='store_true', help='skip runs that '
                     'have a record in --results_dir')
@@ -100,6 +103,8 @@ def _check(args):
                       '--executor=slurm.')
   if args.executor and args.part:
     raise UserError('--executor makes the parts itself: leave out --part.')
+  if args.device and not args.plan:
+    raise UserError('--device needs --plan.')
   if args.plan and (args.status or args.executor):
     raise UserError('--plan changes nothing: leave out '
                     f'--{"status" if args.status else "executor"}.')
@@ -146,7 +151,7 @@ def main(args) -> int:
     print(f'The plan of {args.file}:', flush=True)
     print(plan.table(
         plan.of_units(runs_lib.units(runs), plan.estimator(
-            runs, args.results_dir, records)), args.max_minutes))
+            runs, args.results_dir, records, args.device)), args.max_minutes))
     return 0
   execute.warn_of_edits((run.folder, run.result()[0]) for run in runs)
   if args.status:

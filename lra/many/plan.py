@@ -1,13 +1,15 @@
 """Estimates the time of runs: `run_lra.py runs FILE --plan`.
 
 The times come from the run itself if it was begun here, else from records
-of similar runs. Nothing is started and no device is used.
+of similar runs, or from launches and bytes of the compiled step. Nothing is
+started and no device is used.
 """
 
 import collections
 import json
 import math
 import pathlib
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +27,11 @@ from lra.schema.result import FINISHED, SEARCHED, Result
 # of a step, but the estimate is still useful.
 _FREE = ('seed', 'dtype', 'model.kernel')
 WORK = ('train', 'test')  # the parts of a run
+# Devices of `launches.md`, by their names for --device; bytes that each moves
+# in a second, and seconds between two launches. Both are assumed, not measured.
+DEVICES = {'h200': 'NVIDIA H200'}
+_BANDWIDTH, _LAUNCH = 3.3e12, 2e-6
+_COUNTED = 'launches and bytes'  # a source
 _HEAD = ('', 'steps left', 'minutes', 'fits', 'estimate from', 'run')
 
 
@@ -64,12 +71,15 @@ class Estimate(NamedTuple):
 
 
 def estimator(runs: Sequence[Run], results_dir: pathlib.Path,
-              recorded: Collection[str] = ()) -> Callable[..., Estimate]:
+              recorded: Collection[str] = (), device: str | None = None
+              ) -> Callable[..., Estimate]:
   """Returns a function that estimates runs; see `of`.
 
-  It uses the records of the user and those that come with this program.
+  It uses the records of the user and those that come with this program. The
+  `device` is one of `DEVICES`, by default that of this machine.
   """
-  here = machine.accelerator() or machine.cpu_name()  # without JAX
+  here = DEVICES[device] if device else (
+      machine.accelerator() or machine.cpu_name())  # without JAX
   tasks = {run.folder.parent.parent.name for run in runs}
   folders = {folder.resolve(): folder for folder in (
       results_dir / 'runs', paths.PACKAGED / 'runs')}
@@ -101,7 +111,7 @@ def of(run: Run, records: Sequence[Known], here: str,
     return Estimate(run.title, status, 0, steps, 0.0, 0.0, 'finished')
   step, memory = newest(run.folder)
   step = min(step, steps) if 'train' in work else steps
-  cost, source = _by_records(fields, records, here)
+  cost, source = _by_records(fields, records, here, len(run.flags) == 2)
   own = _own(memory, every, cost)
   if own:
     cost, source = own, 'its own speed so far'
@@ -144,17 +154,18 @@ def _own(memory, every, known):
     validation = memory['eval_seconds'] / validations
   # The compile time in a checkpoint is the sum over all starts.
   compiled = memory.get('compile_seconds') or 0.0
-  if known:
+  if known and known.compiling:
     compiled = min(compiled, known.compiling)
   return Cost(seconds / steps, validation, ratio * validation, compiled)
 
 
-def _by_records(fields, records, here):
+def _by_records(fields, records, here, default):
   """Returns (cost, source) by the most similar records, (None, '') without any.
 
   The best record is of the same model, on the same device or on one of its
   kind. Next come other models on these devices, last the same model on another
-  kind of device.
+  kind of device. A count of launches and bytes, of `default` settings only,
+  is preferred to a record of another model or device.
   """
   ranked = collections.defaultdict(list)
   for theirs, record in records:
@@ -169,11 +180,14 @@ def _by_records(fields, records, here):
     other_kind = record.device.split()[0] != here.split()[0]
     if not (other_model and other_kind):
       ranked[other_kind, other_model, record.device != here].append(record)
-  if not ranked:
+  rank = min(ranked, default=None)
+  step = _counted(fields) if default and here in DEVICES.values() else None
+  if step and (rank is None or any(rank)):
+    return Cost(step, 0, 0, 0), f'{_COUNTED}, {1000 * step:.2f} ms a step'
+  if rank is None:
     return None, ''
   # Of another model's records the median counts. Of the same model's records
   # the one counts whose run shared its device with the fewest other runs.
-  rank = min(ranked)
   found, (_, other_model, _) = ranked[rank], rank
   if other_model:
     found.sort(key=lambda record: _cost(record).step)
@@ -188,6 +202,22 @@ def _by_records(fields, records, here):
   if record.runs_at_once > 1:
     source += f' beside {record.runs_at_once - 1} others'
   return _cost(record), source
+
+
+def _counted(fields):
+  """Returns seconds per step by `launches.md`, None if it lacks the step.
+
+  Steps of Pathfinder have as many tokens as those of Image.
+  """
+  task = {'pathfinder': 'image'}.get(fields['task'], fields['task'])
+  text = (paths.PACKAGED / 'launches.md').read_text()
+  found = fields['protocol'] == 'nystrom' and re.search(
+      rf'^\| {fields["model.name"]} \| {task} \| ([\d,]+) \| ([\d,.]+) \|',
+      text, re.MULTILINE)
+  if not found:
+    return None
+  launches, gigabytes = (float(n.replace(',', '')) for n in found.groups())
+  return gigabytes * 1e9 / _BANDWIDTH + launches * _LAUNCH
 
 
 def _shape(fields, model=True):
@@ -244,7 +274,10 @@ def table(estimates: Sequence[Estimate],
   unknown = len(left) - len(timed)
   return '\n'.join([
       *aligned(lines, right=range(1, len(lines[0]) - 2)),
-      f'{total}; {unknown} have no estimate.' if unknown else f'{total}.'])
+      f'{total}; {unknown} have no estimate.' if unknown else f'{total}.',
+      *[f'Estimates from {_COUNTED} are computed, never measured; they leave '
+        'out compiling, validations and tests.'] * any(
+            e.source.startswith(_COUNTED) for e in estimates)])
 
 
 def _fits(estimates, max_minutes):

@@ -2,7 +2,7 @@
 
 A process trains all runs of a config and task that share a compiled step. So
 its peak memory is that of these runs, and a crash ends no others. While one
-process trains, another compiles the next runs.
+process trains, others compile the next runs.
 """
 
 import contextlib
@@ -29,6 +29,7 @@ RUN = paths.ROOT / 'run_lra.py'
 STDIN = '-'  # the file of runs that a process reads from stdin
 _ALL_MEMORY = 'XLA_PYTHON_CLIENT_PREALLOCATE'
 _CORES = 4  # fewest CPU cores to compile a run on while another one trains
+_AHEAD = 8  # most runs that compile at the same time
 _NICENESS = 10  # lowers the priority of compiling below training
 _COMPILING = 30.0  # seconds to compile a run, if no record has its time
 _READY = 15.0  # seconds that a run takes to begin once it is compiled
@@ -65,17 +66,22 @@ class Processes:
                compiling: Callable[[Run], float | None] = lambda run: None):
     self._options, self._passed, self._compiling = options, passed, compiling
     self._cache = cache if cache and may_compile_ahead() else ''
-    self._begun, self._compiled, self._helper = set(), set(), None
+    self._begun, self._compiled, self._helpers = set(), set(), {}
     self.stopped, self.broken = False, set()
 
   def train(self, runs: Sequence[Run]) -> None:
     """Trains the unfinished runs of a file; one that fails stops no other."""
     with signals.later('once the run under way has stopped'):
-      self._train([run for run in runs if not run.searched],
-                  lambda some: left(some, self._options))
-      for unit in runs_lib.units(runs):
-        if unit.searched and not self.stopped:
-          self._search(unit)
+      try:
+        self._train([run for run in runs if not run.searched],
+                    lambda some: left(some, self._options))
+        for unit in runs_lib.units(runs):
+          if unit.searched and not self.stopped:
+            self._search(unit)
+      finally:
+        for child in self._helpers.values():
+          child.kill()
+          child.wait()
 
   def _search(self, unit):
     """Trains the settings of a search, then all seeds of the chosen one."""
@@ -102,6 +108,7 @@ class Processes:
       now = todo(group)
       if not now:
         continue
+      self._end_helper(shape)
       seconds = self._options.deadline - time.monotonic()
       needed = _READY if shape in self._begun | self._compiled else (
           self._compiling(group[0]) or _COMPILING)
@@ -119,7 +126,6 @@ class Processes:
       if self._cache:
         self._compile_ahead(groups[place:], todo)
       code = self._call(now, more)
-      self._end_helper()
       if is_bug(code):
         self.broken.update(now)
       if code == signals.STOPPED or signals.reason() or (
@@ -155,32 +161,37 @@ class Processes:
         flag == '--record' and '--norecord' in more)), *more]
 
   def _compile_ahead(self, groups, todo):
-    """Begins to compile the first of these groups that needs it."""
+    """Begins to compile the first of these groups that need it.
+
+    Only a GPU leaves the CPU to several of them.
+    """
+    count = min(_AHEAD, machine.cpu_count() // 2) if (
+        machine.accelerator()) else 1
     for shape, group in groups:
-      if shape not in self._begun | self._compiled and todo(group):
-        self._helper = shape, subprocess.Popen(
+      if len(self._helpers) >= max(count, 1):
+        return
+      if shape not in self._begun | self._compiled | {*self._helpers} and (
+          todo(group)):
+        self._helpers[shape] = subprocess.Popen(
             ['nice', f'-n{_NICENESS}', sys.executable, str(RUN),
              *group[0].flags, '--compile_only',
              f'--compile_cache={self._cache}'],
             env=_environment(), stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return
 
-  def _end_helper(self):
-    """Waits until the next runs are compiled, or a stop comes.
+  def _end_helper(self, shape):
+    """Waits until these runs are compiled, or a stop comes.
 
     Compiling the same steps twice at once would take longer than waiting.
     """
-    if not self._helper:
-      return
-    (shape, child), self._helper = self._helper, None
-    while child.poll() is None:
+    child = self._helpers.pop(shape, None)
+    while child and child.poll() is None:
       if signals.reason() or time.monotonic() >= self._options.deadline:
         child.kill()
       time.sleep(0.05)
-    if child.returncode == 0:
+    if child and child.returncode == 0:
       self._compiled.add(shape)
-    elif child.returncode > 0:
+    elif child and child.returncode > 0:
       say('The next run could not be compiled ahead: it compiles its steps '
           'when it begins.')
 

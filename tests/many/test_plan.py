@@ -79,6 +79,46 @@ def test_the_nearest_record_is_taken(entry):
   assert plan.of(made, [by_name['gpu and model']], here).seconds is None
 
 
+def test_steps_without_a_record_are_estimated_by_launches_and_bytes(
+    entry, tmp_path, monkeypatch):
+  """The GPU moves 3.3 TB/s, and each launch takes 2 microseconds."""
+  monkeypatch.setattr(plan.paths, 'PACKAGED', tmp_path)
+  (tmp_path / 'launches.md').write_text(
+      '| model | task | launches | GB moved | host waits |\n'
+      '| s5 | listops | 9 | 9.9 | 0 |\n'
+      '| simpletron | listops | 1,250 | 33.0 | 0 |\n'
+      '| simpletron | image | 500 | 3.3 | 0 |\n')
+  nystrom = 'protocol = "nystrom"'
+  made = entry(nystrom, 'listops')
+
+  def of(run, records=(), here='NVIDIA H200'):
+    estimate = plan.of(run, records, here)
+    return estimate.seconds, estimate.source
+
+  counted = of(made)
+  # 10 ms of bytes and 2.5 ms of launches, 5,000 times; 1 + 1 ms, 62,400 times.
+  assert counted == (pytest.approx(62.5), 'launches and bytes, 12.50 ms a step')
+  assert of(entry(nystrom, 'pathfinder'))[0] == pytest.approx(124.8)
+  for run in (entry('protocol = "lra"', 'listops'), entry(nystrom, 'text'),
+              entry(f'{nystrom}\nset.encoder.width = 32', 'listops')):
+    assert of(run) == (None, '–')
+  assert of(made, here='NVIDIA H100') == (None, '–')
+  other, same = (plan.Known(
+      identity.experiment(record.config),
+      record.model_copy(update={'device': 'NVIDIA H200'}))
+                 for name in ('lightning', 'simpletron')
+                 for record in map(result_lib.read, committed.records(
+                     'listops', name)[:1]))
+  assert plan.of(made, [other], 'NVIDIA H100').source.startswith('a record of')
+  assert of(made, [other]) == counted
+  assert of(made, [other, same])[1] == 'a record'
+  _begin(made, 500, timed_steps=400, train_seconds=100.0, compile_seconds=7.0)
+  assert of(made) == (4500 * 0.25 + 7, 'its own speed so far')
+  lines = plan.table([plan.of(entry(nystrom, 'pathfinder'), [], 'NVIDIA H200')],
+                     2.5).splitlines()
+  assert lines[1].split()[5] == 'yes' and 'never measured' in lines[-1]
+
+
 def test_records_of_other_sizes_or_protocols_say_nothing(entry):
   record = _record(device='d d')
   for more in ('set.encoder.width = 32', 'set.seq_len = 16',
@@ -164,10 +204,11 @@ def test_the_runs_for_gpus_have_a_plan(monkeypatch, tmp_path):
   monkeypatch.chdir(tmp_path)
   found = runs.read('gpu')
   estimates = plan.of_units(runs.units(found), plan.estimator(
-      found, tmp_path / 'results'))
+      found, tmp_path / 'results', device='h200'))
   assert {e.status for e in estimates} == {'new'}
   assert sum(e.seconds is not None for e in estimates) >= 12
-  assert len(plan.table(estimates).splitlines()) == len(found) + 2
+  assert sum(e.source.startswith('launches') for e in estimates) >= 8
+  assert len(plan.table(estimates).splitlines()) == len(found) + 3
 
 
 def test_a_search_counts_its_runs_and_the_seeds_of_one_setting(

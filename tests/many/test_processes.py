@@ -164,6 +164,36 @@ def test_the_next_runs_are_compiled_while_others_train(
   assert ('could not be compiled' in capsys.readouterr().err) is told
 
 
+@pytest.mark.parametrize('device, cores, expected', [
+    ('', 16, ['b', 'c']), ('NVIDIA H200', 2, ['b', 'c']),
+    ('NVIDIA H200', 6, ['bcd', 'cde'])])
+def test_with_a_gpu_several_runs_compile_at_once(
+    tmp_path, monkeypatch, device, cores, expected):
+  """A stop ends those that compile; runs that have begun are left out."""
+  monkeypatch.setattr(machine, 'accelerator', lambda: device)
+  monkeypatch.setattr(machine, 'cpu_count', lambda: cores)
+  monkeypatch.setattr(processes, 'may_compile_ahead', lambda: True)
+  monkeypatch.setattr(processes, 'RUN', tmp_path / 'program.py')
+  (tmp_path / 'program.py').write_text(
+      'import sys, time; time.sleep(60 * (sys.argv[1][-1] in "de"))')
+  begun, codes = [], [0, 0, signals.STOPPED]
+  made = processes.Processes(_options(), cache='cache')
+  helpers = []
+
+  def call(runs, more):
+    begun.append(runs[0].folder.name)
+    helpers.append(dict(made._helpers))
+    return codes.pop(0)
+
+  monkeypatch.setattr(made, '_call', call)
+  made.train(_runs(tmp_path, *'abcde'))
+  assert begun == [*'abc']
+  names = [''.join(shape[0][-1] for shape in some) for some in helpers]
+  assert names[:2] == expected
+  assert all(child.returncode is not None
+             for some in helpers for child in some.values())
+
+
 @pytest.mark.parametrize('device, cores, taken, expected', [
     ('', 2, None, False), ('', 4, None, True), ('NVIDIA H200', 1, None, True),
     ('NVIDIA H200', 1, 'false', True), ('NVIDIA H200', 16, 'true', False),
