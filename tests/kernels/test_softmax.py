@@ -57,6 +57,15 @@ def test_groups_of_examples_equal_float64(platform, limit, cuts, monkeypatch):
   check(functools.partial(attend, mask=mask, scale=0.7), q, k, v, mask, 0.7)
 
 
+def test_a_mesh_that_splits_the_batch_has_one_group():
+  shape = (32, 2000, 2, 32)
+  with kernels.target('gpu'):
+    assert chunked._cuts(shape, 2000, False) == (4, 2000, 2000)
+    with jax.sharding.use_abstract_mesh(
+      jax.sharding.AbstractMesh((2,), ('data',))):
+      assert chunked._cuts(shape, 2000, False) == (1, 504, 2000)
+
+
 def test_chunked_takes_any_mask_and_large_logits():
   q, k, v = inputs(40, 70)
   q *= 30  # logits of several hundred: exp overflows without the maximum
