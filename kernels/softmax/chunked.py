@@ -17,15 +17,19 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lra.kernels import axes, dispatch, random_bits
+from lra.kernels import axes, dispatch, meshes, random_bits
 from lra.kernels.softmax import distances
 from lra.kernels.xla import precision
 
-# Most rows and columns of a tile. Its float32 logits then take 1 MiB per head.
+# Most rows and columns of a tile on a CPU, and of the smallest tile elsewhere.
+# Its float32 logits then take 1 MiB per head.
 # For four heads in total and L 2,000, smaller tiles took longer on two cores.
 # On one core, tiles of half or a quarter the size took two thirds of the time.
 BLOCK = 512
 CACHED = 2**20  # bytes of logits that a core's cache holds
+# Bytes of a tile's logits on an accelerator. Gradients need four such arrays.
+# XLA writes them to memory, so that few large tiles cost fewest launches.
+LARGE = 2**28
 # Logit of a masked key: smaller than any real logit, but finite, so that
 # subtracting it gives no NaN.
 _LEAST = jnp.finfo(jnp.float32).min
@@ -46,58 +50,59 @@ def supported(shape, dtype, **needs):
 
 def forward(inputs, options, save):
   """Computes random words of dropout for each tile, and again for gradients.
+
+  G groups of examples come one after another.
   """
   del save
   q, k, v, mask, bias, key = inputs
   if mask is None:
     mask = jnp.ones(k.shape[:2], bool)
-  # A bias is held for one block of queries and all keys. Blocks of half the
-  # size need half of that memory.
-  rows = block_size(q.shape[1], BLOCK if bias is None else -(-BLOCK // 2))
-  cols = block_size(k.shape[1], BLOCK)
   impl = words = None
   if options.dropout_rate:
-    impl, words = jax.random.key_impl(key), jax.random.key_data(key)
-  some = functools.partial(
-      _some, _Options(options.scale, options.dropout_rate, impl), rows, cols,
-      bias, words)
-  count = 1
-  if bias is None and not options.dropout_rate:
-    count = _groups(len(q), 4 * q.shape[2] * rows * cols)
-  if count == 1:
-    return some((q, k, v, mask)), None
-  out = jax.lax.map(some, jax.tree.map(
-      lambda x: x.reshape(count, -1, *x.shape[1:]), (q, k, v, mask)))
-  return out.reshape(q.shape[:-1] + v.shape[-1:]), None
-
-
-def _groups(batch, tile):
-  """Returns into how many groups of examples a CPU cuts a batch.
-
-  The logits of a tile, `tile` bytes an example, then stay in its caches. A mesh
-  has groups of its own.
-  """
-  if dispatch.platform() != 'cpu' or not (
-      jax.sharding.get_abstract_mesh().empty):
-    return 1
-  return next(n for n in range(1, batch + 1) if batch % n == 0 and (
-      batch // n * tile <= CACHED or n == batch))
-
-
-def _some(options, rows, cols, bias, words, arrays):
-  q, k, v, mask = arrays
+    impl = jax.random.key_impl(key)
+    words = jax.random.key_data(axes.keys(key, len(q)))
   length, keys = q.shape[1], k.shape[1]
-  mask_MxBxJ = _blocks(mask, cols)
-  q_NxBxHxIxDh = _blocks(q, rows).swapaxes(2, 3)
-  k_MxBxHxJxDh = _blocks(k, cols).swapaxes(2, 3)
-  v_MxBxHxJxDv = _blocks(v, cols).swapaxes(2, 3)
+  count, rows, cols = _cuts(q.shape, keys, bias is not None)
+  if words is not None:
+    words = words.reshape(count, -1, *words.shape[1:])
   if bias is not None:
     bias = jnp.pad(bias, ((0, 0), (-length % rows, -keys % cols)))
-  out_NxBxHxIxDv = _attend(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv,
-                           mask_MxBxJ, bias, words)
-  out_BxNxIxHxDv = out_NxBxHxIxDv.transpose(1, 0, 3, 2, 4)
-  batch, _, _, heads, width = out_BxNxIxHxDv.shape
-  return out_BxNxIxHxDv.reshape(batch, -1, heads, width)[:, :length]
+  out_GxNxBxHxIxDv = _attend(
+      _Options(options.scale, options.dropout_rate, impl),
+      _blocks(q, count, rows).swapaxes(3, 4),
+      _blocks(k, count, cols).swapaxes(3, 4),
+      _blocks(v, count, cols).swapaxes(3, 4), _blocks(mask, count, cols), words,
+      bias)
+  out_GxBxNxIxHxDv = out_GxNxBxHxIxDv.transpose(0, 2, 1, 4, 3, 5)
+  return out_GxBxNxIxHxDv.reshape(len(q), -1, *v.shape[2:])[:, :length], None
+
+
+def _cuts(shape, keys, biased):
+  """Returns the number of groups of examples, and rows and columns of a tile.
+
+  A tile has all examples of a group. There are as few groups as keep its
+  logits within a limit, but only one if a mesh splits the batch. A CPU has
+  small tiles. On an accelerator a tile has all queries and keys, or is cut if
+  the logits of a group exceed the limit.
+  """
+  batch, length, heads, _ = shape
+  rows, cols, limit = length, keys, LARGE
+  whole = bool(meshes.free(jax.sharding.get_abstract_mesh()))
+  cpu = dispatch.platform() == 'cpu'
+  if cpu:
+    # A bias is held for one block of queries and all keys. Blocks of half the
+    # size need half of that memory. It is expanded only once for all examples.
+    rows = block_size(length, -(-BLOCK // 2) if biased else BLOCK)
+    cols, limit, whole = block_size(keys, BLOCK), CACHED, whole or biased
+  cells = limit // (4 * heads)
+  count = 1 if whole else next(
+      n for n in range(1, batch + 1) if batch % n == 0 and (
+          batch // n * rows * cols <= cells or n == batch))
+  if not cpu:
+    cells //= batch // count
+    cols = block_size(keys, max(BLOCK, cells // BLOCK))
+    rows = block_size(length, max(BLOCK, cells // cols))
+  return count, rows, cols
 
 
 def block_size(length, block):
@@ -107,16 +112,26 @@ def block_size(length, block):
   return -(-length // (count * 8)) * 8
 
 
-def _blocks(x_BxLx, size):
+def _blocks(x_BxLx, count, size):
+  """Cuts [B, L, ...] into blocks of each group: [G, N, B / G, I, ...]."""
   batch, length, *rest = x_BxLx.shape
   padding = [(0, 0), (0, -length % size)] + [(0, 0)] * len(rest)
   x_BxLx = jnp.pad(x_BxLx, padding)
-  return x_BxLx.reshape(batch, -1, size, *rest).swapaxes(0, 1)
+  return x_BxLx.reshape(
+      count, batch // count, -1, size, *rest).swapaxes(1, 2)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(options, q, k, v, mask, bias, words):
-  return _forward(options, q, k, v, mask, bias, words)[0]
+def _attend(options, q, k, v, mask, words, bias):
+  return _forward_and_residuals(options, q, k, v, mask, words, bias)[0]
+
+
+def _each_group(function, *arrays):
+  """Maps over the leading axis, without a loop if there is one group."""
+  if len(arrays[0]) > 1:
+    return jax.lax.map(lambda arrays: function(*arrays), arrays)
+  first = jax.tree.map(lambda x: x[0], arrays)
+  return jax.tree.map(lambda x: x[None], function(*first))
 
 
 def _dot(equation, x, y):
@@ -147,13 +162,12 @@ def _over_batch(x_BxHxIxJ):
               jnp.ones(len(x_BxHxIxJ), x_BxHxIxJ.dtype))
 
 
-def _forward(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ,
-             bias_HxC, words):
+def _forward(options, bias_HxC, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv,
+             mask_MxBxJ, words):
   """Returns the output, the log-sum-exp and its rounding error.
 
   The last two are float32 [N, B, H, I, 1]. The error is 0 for small logits.
   """
-  has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   dtype, width = v_MxBxHxJxDv.dtype, v_MxBxHxJxDv.shape[-1]
 
   def one_query_block(_, block):
@@ -183,11 +197,9 @@ def _forward(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ,
     (out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1), _ = jax.lax.scan(
         one_key_block, empty,
         (cols_M, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles))
-    # If all keys are masked, the sum is 0.
-    sum_BxHxIx1 = jnp.where(has_key_Bx1x1x1, sum_BxHxIx1, 1)
-    kept_sum_BxHxIx1 = sum_BxHxIx1 * (1.0 - options.rate)
-    out_BxHxIxDv = jnp.where(has_key_Bx1x1x1, out_BxHxIxDv / kept_sum_BxHxIx1,
-                             0)
+    # If all keys are masked, sum and output are 0. Else the sum is at least 1.
+    sum_BxHxIx1 = jnp.where(sum_BxHxIx1 == 0, 1, sum_BxHxIx1)
+    out_BxHxIxDv /= sum_BxHxIx1 * (1.0 - options.rate)
     log_BxHxIx1 = jnp.log(sum_BxHxIx1)
     lse_BxHxIx1 = max_BxHxIx1 + log_BxHxIx1
     lacks_BxHxIx1 = jnp.where(jnp.abs(lse_BxHxIx1) > _LARGE,
@@ -199,17 +211,22 @@ def _forward(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ,
   return jax.lax.scan(one_query_block, None, blocks)[1]
 
 
-def _forward_and_residuals(options, q, k, v, mask, bias, words):
-  out, *sums = _forward(options, q, k, v, mask, bias, words)
-  return out, (q, k, v, mask, bias, words, out, *sums)
+def _forward_and_residuals(options, q, k, v, mask, words, bias):
+  arrays = q, k, v, mask, words
+  sums = _each_group(functools.partial(_forward, options, bias), *arrays)
+  return sums[0], (arrays + sums, bias)
 
 
-def _backward(options, residuals, g_NxBxHxIxDv):
-  q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, *rest = residuals
-  bias_HxC, words, out, lse, lacks = rest
+def _gradients(options, residuals, g):
+  arrays, bias = residuals
+  dq, dk, dv, dbias = _each_group(
+      functools.partial(_backward, options, bias), *arrays, g)
+  return dq, dk, dv, None, None, None if bias is None else dbias.sum(0)
+
+
+def _backward(options, bias_HxC, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv,
+              mask_MxBxJ, words, out, lse, lacks, g_NxBxHxIxDv):
   scale = options.scale
-  has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
-  g_NxBxHxIxDv = jnp.where(has_key_Bx1x1x1, g_NxBxHxIxDv, 0)
   # The recomputed weights are exp(lacks) times too large. Gradients are linear
   # in g, so correct g instead.
   g_NxBxHxIxDv *= jnp.exp(-lacks).astype(g_NxBxHxIxDv.dtype)
@@ -258,7 +275,7 @@ def _backward(options, residuals, g_NxBxHxIxDv):
       one_query_block, zeros,
       (rows_N, starts, q_NxBxHxIxDh, g_NxBxHxIxDv, lse, inner_NxBxHxIx1))
   return (dq_NxBxHxIxDh, dk_MxBxHxJxDh.astype(k_MxBxHxJxDh.dtype),
-          dv_MxBxHxJxDv.astype(v_MxBxHxJxDv.dtype), None, dbias_HxC, None)
+          dv_MxBxHxJxDv.astype(v_MxBxHxJxDv.dtype), dbias_HxC)
 
 
-_attend.defvjp(_forward_and_residuals, _backward)
+_attend.defvjp(_forward_and_residuals, _gradients)

@@ -43,11 +43,17 @@ def attend_dense(q, k, v, mask=None, *, scale, **options):
   return _run(dense, q, k, v, mask, scale, **options)
 
 
-def in_blocks(block):
-  """Returns the kernel 'chunked' with tiles of at most `block` rows."""
+def in_blocks(block, platform='cpu', limit=2**20):
+  """Returns the kernel 'chunked' with tiles of at most `block` rows.
+
+  On a GPU they may have more, up to `limit` bytes. A group of examples has one
+  example, or a tile within the limit.
+  """
   def attend(q, k, v, mask=None, *, scale, **options):
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, kernels.target(platform):
       patch.setattr(chunked, 'BLOCK', block)
+      for name in ('CACHED', 'LARGE'):
+        patch.setattr(chunked, name, limit)
       return _run(chunked, q, k, v, mask, scale, **options)
 
   return attend

@@ -18,6 +18,9 @@ from tests.helpers.softmax import attend_dense, check, in_blocks, inputs, up_to
 FULL = pytest.mark.full
 NAMES = ('out', 'dq', 'dk', 'dv', 'dbias')
 KERNELS = {'dense': attend_dense, 'chunked': in_blocks(16)}
+GROUPS = {'cpu groups': in_blocks(16, limit=1),
+          'gpu groups': in_blocks(16, 'gpu', 2**12),
+          'gpu': in_blocks(16, 'gpu')}
 RATE, KEY = 0.3, jax.random.key(3)
 each = pytest.mark.parametrize('kernel', KERNELS)
 
@@ -37,15 +40,30 @@ def test_equals_float64(kernel, length, keys):
   check(attend, q, k, v, mask, 0.7)
 
 
-def test_groups_of_examples_equal_float64(monkeypatch):
-  """A CPU takes as many examples at a time as have tiles in its cache."""
-  monkeypatch.setattr(chunked, 'CACHED', 100)
-  assert [chunked._groups(4, tile) for tile in (25, 26, 50, 101)] == [
-      1, 2, 2, 4]
+@pytest.mark.parametrize('platform, limit, cuts', [
+  ('cpu', 2**12, (3, 16, 16)), ('cpu', 2**13, (1, 16, 16)),
+  ('gpu', 2**11, (3, 16, 16)), ('gpu', 2**12, (3, 24, 24)),
+  ('gpu', 2**13, (3, 24, 40)), ('gpu', 2**15, (1, 24, 40))])
+def test_groups_of_examples_equal_float64(platform, limit, cuts, monkeypatch):
+  """Tiles take at most `limit` bytes, but have at least 16 x 16 numbers."""
+  monkeypatch.setattr(chunked, 'BLOCK', 16)
+  for name in ('CACHED', 'LARGE'):
+    monkeypatch.setattr(chunked, name, limit)
   q, k, v = inputs(19, 37, value_width=5)
+  with kernels.target(platform):
+    assert chunked._cuts(q.shape, 37, False) == cuts
   mask = up_to(37, 37, 19, 0)
-  attend = functools.partial(public('chunked'), mask=mask, scale=0.7)
-  check(attend, q, k, v, mask, 0.7)
+  attend = in_blocks(16, platform, limit)
+  check(functools.partial(attend, mask=mask, scale=0.7), q, k, v, mask, 0.7)
+
+
+def test_a_mesh_that_splits_the_batch_has_one_group():
+  shape = (32, 2000, 2, 32)
+  with kernels.target('gpu'):
+    assert chunked._cuts(shape, 2000, False) == (4, 2000, 2000)
+    with jax.sharding.use_abstract_mesh(
+      jax.sharding.AbstractMesh((2,), ('data',))):
+      assert chunked._cuts(shape, 2000, False) == (1, 504, 2000)
 
 
 def test_chunked_takes_any_mask_and_large_logits():
@@ -259,7 +277,7 @@ def test_memory_of_gradients_is_linear_in_the_length():
 
 
 @pytest.mark.parametrize('biased', (False, True))
-@each
+@pytest.mark.parametrize('kernel', (*KERNELS, *GROUPS))
 def test_weights_are_dropped_by_their_words(kernel, biased):
   """Dropout, with a bias too, equals dropout of weights computed here."""
   q, k, v, bias, mask, do = _biased(40, 70)
@@ -276,8 +294,9 @@ def test_weights_are_dropped_by_their_words(kernel, biased):
     return jnp.einsum('bhls,bshd->blhd', weights, v)
 
   def ours(q, k, v, bias):
-    return KERNELS[kernel](q, k, v, mask, scale=8**-0.5, dropout_rate=RATE,
-                           bias=bias if biased else None, dropout_key=KEY)
+    attend = (KERNELS | GROUPS)[kernel]
+    return attend(q, k, v, mask, scale=8**-0.5, dropout_rate=RATE,
+                  bias=bias if biased else None, dropout_key=KEY)
 
   got, want = (with_gradients(f)(do, q, k, v, bias) for f in (ours, whole))
   for name, x, y in zip(NAMES, got, want, strict=True):
