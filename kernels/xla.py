@@ -18,12 +18,14 @@ def precision(dtype):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def einsum(spec, a, b):
-  """Computes jnp.einsum of two arrays of one dtype with float32 sums.
+  """Computes jnp.einsum of two arrays with float32 sums.
 
-  The result is float32. Its gradient is rounded to the dtype of the operands,
-  so that matmuls of the backward pass have the same dtypes. No index may occur
-  in one operand alone.
+  If one operand is float32 and the other is not, it is rounded to the dtype of
+  the other, but its gradient is not. The result is float32. Its gradient is
+  rounded like the operands, so that matmuls of the backward pass have the same
+  dtypes. No index may occur in one operand alone.
   """
+  a, b = (x.astype(_narrow(a, b)) for x in (a, b))
   prec = precision(a.dtype)
   if dispatch.platform() == 'cpu':
     # XLA's CPU backend lacks bf16 matmuls with float32 sums for some layouts.
@@ -33,6 +35,10 @@ def einsum(spec, a, b):
                     preferred_element_type=jnp.float32)
 
 
+def _narrow(a, b):
+  return b.dtype if a.dtype == jnp.float32 else a.dtype
+
+
 def _forward(spec, a, b):
   return einsum(spec, a, b), (a, b)
 
@@ -40,7 +46,7 @@ def _forward(spec, a, b):
 def _backward(spec, operands, ct):
   a, b = operands
   left, right, out = spec.replace('->', ',').split(',')
-  ct = ct.astype(a.dtype)
+  ct = ct.astype(_narrow(a, b))
   da = einsum(f'{out},{right}->{left}', ct, b)
   db = einsum(f'{left},{out}->{right}', a, ct)
   return da.astype(a.dtype), db.astype(b.dtype)

@@ -24,11 +24,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lra.kernels import xla
-from lra.kernels.gated.decayed import Sums, decayed, inverse
+from lra.kernels.gated.decayed import Sums, decayed, solved, tied
 from lra.kernels.xla import einsum
 
-UNROLL = 32  # turns of the loop over states in one turn of the compiled loop
+UNROLL = 64  # turns of the loop over states in one turn of the compiled loop
 
 
 def segment(scale, state, x):
@@ -46,129 +45,175 @@ def segment(scale, state, x):
 def _gated(state, x):
   """Returns the last state and float32 outputs, [n, B, H, C, E]."""
   lead, (groups, heads) = x.q.shape[:2], (x.q.shape[2], x.v.shape[2])
-  channels = x.log_decay.ndim == 5
+  dtype, channels = x.q.dtype, x.log_decay.ndim == 5
   x, sums = _flat(x, heads // groups)
   q, k, v = x.q, x.k, x.v.reshape(-1, heads // groups, *x.v.shape[1:])
-  start, weights = 1.0, decayed(q, k, sums, sums).astype(v.dtype)
-  if channels:  # decays multiply keys, else values
-    added = einsum('xid,xrie->xrde', _end(k, sums), v)
-    q, weights = _start(q, sums), weights[:, None]
+  # Decays multiply keys, but values if several heads share the keys.
+  shared = heads > groups
+  if shared:
+    v = tied(v, sums, -1)
   else:
-    added = einsum('xid,xrie->xrde', k, xla.weighed(v, sums.until()))
-    start = sums.since()
+    q, k = tied(q, sums), tied(k, sums, -1)
+  weights = decayed(dtype, q, k, sums, sums).astype(dtype)
+  if shared:
+    added = einsum('xid,xrie->xrde', k, v * sums.until())
+  else:
+    added = einsum('xid,xrie->xrde', _end(k, sums), v)
+    q, weights = _start(q, sums), weights.reshape(len(q), 1, *weights.shape[-2:])
   split = lambda y: y.reshape(*lead, heads, *y.shape[2:])
-  keep = _keep(sums).reshape(*added.shape[:2], -1, 1)
-  before, state = _walk(False, split(keep), split(added), state)
-  before = before.astype(v.dtype).reshape(added.shape)
-  out = einsum('xid,xrde->xrie', q, before) * start
-  return state, split(out + einsum('xrij,xrje->xrie', weights, v))
+  keep, end = map(split, _keep(sums, *added.shape[:2]))
+  before, state = _walk(keep, end, split(added), state)
+  out = einsum('xid,xrde->xrie', q, before.astype(dtype).reshape(added.shape))
+  out = out * sums.since() if shared else out
+  out += einsum('xrij,xrje->xrie', weights, v)
+  return state, split(tied(out, sums) if shared else out)
 
 
 def _delta(state, x):
-  dtype, lead = x.q.dtype, x.q.shape[:3]
+  dtype = x.q.dtype
   x, sums = _flat(x)
   beta = x.beta[..., None]
-  pairs = _pairs(x.k, x.k, sums, sums, strict=True)
-  solve = inverse(beta * pairs) * jnp.swapaxes(beta, -1, -2)
-  w = _solved(solve, _start(x.k, sums))
-  return _affine(state, lead, x, sums, u=_solved(solve, x.v), w=w, sign=-1,
-                 k=_end(x.k, sums), kv=None,
-                 weights=_pairs(x.q, x.k, sums, sums).astype(dtype), o=None)
-
-
-def _solved(solve, y):
-  """Returns solve y, as if the float32 matrix had twice the digits of y.
-
-  If beta is above 1, entries alternate in sign, up to 4. Errors of 8 bits in
-  them would let a state grow that the exact rule keeps bounded.
-  """
-  spec = 'xij,xjd->xid'
-  if y.dtype == jnp.float32:
-    return einsum(spec, solve, y)
-  high = xla.rounded(solve, y.dtype)
-  low = (solve - high).astype(y.dtype)
-  return einsum(spec, high.astype(y.dtype), y) + einsum(spec, low, y)
+  q, rows, columns = tied(x.q, sums), tied(x.k, sums), tied(x.k, sums, -1)
+  pairs = _pairs(dtype, rows, columns, sums, sums, strict=True)
+  w, u = solved(dtype, beta * pairs, beta, (-_start(rows, sums), x.v))
+  return _affine(
+      dtype, *_keep(sums, len(x.q)), _start(q, sums), _end(columns, sums), w, u,
+      _pairs(dtype, q, columns, sums, sums), None, None, state)
 
 
 def _general(state, x):
-  dtype, lead = x.q.dtype, x.q.shape[:3]
-  g = x.log_decay
+  dtype = x.q.dtype
   x, sums = _flat(x)
   # `a` of token i reads the state after token i - 1.
-  at = None if g is None else _sums(g, -1)
-  solve = inverse(-_pairs(x.a, x.b, at, sums, strict=True)).astype(dtype)
-  times = functools.partial(einsum, 'xij,xje->xie')
-  u = times(_pairs(x.a, x.k, at, sums, strict=True).astype(dtype), x.v)
-  w = times(solve, _start(x.a, at))
+  at = None if sums is None else sums.before()
+  q, a, b, k = (tied(x.q, sums), tied(x.a, at), tied(x.b, sums, -1),
+                tied(x.k, sums, -1))
+  u = einsum('xij,xje->xie', _pairs(dtype, a, k, at, sums, strict=True), x.v)
+  w, u = solved(dtype, -_pairs(dtype, a, b, at, sums, strict=True), None,
+                (_start(a, at), u))
   return _affine(
-      state, lead, x, sums, u=times(solve, u.astype(dtype)), w=w, sign=1,
-      k=_end(x.b, sums),
-      kv=einsum('xid,xie->xde', _end(x.k, sums), x.v),
-      weights=_pairs(x.q, x.b, sums, sums).astype(dtype),
-      o=times(_pairs(x.q, x.k, sums, sums).astype(dtype), x.v))
+      dtype, *_keep(sums, len(x.q)), _start(q, sums), _end(b, sums), w, u,
+      _pairs(dtype, q, b, sums, sums),
+      einsum('xid,xie->xde', _end(k, sums), x.v),
+      einsum('xij,xje->xie', _pairs(dtype, q, k, sums, sums), x.v), state)
 
 
-def _affine(state, lead, x, sums, *, u, w, sign, k, kv, weights, o):
-  """Returns the last state and the outputs of a delta rule."""
-  dtype = x.q.dtype
-  factor = sign * einsum('xid,xie->xde', k, w.astype(dtype))
-  keep = 1.0 if sums is None else _keep(sums).reshape(len(u), -1, 1)
-  factor += keep * jnp.eye(factor.shape[-1])[None]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _affine(dtype, keep, end, q, k, w, u, weights, kv, o, state):
+  """Returns the last state and the outputs of a delta rule.
+
+  `end` are the sums of log decays of whole chunks, which get the gradient of
+  `keep`. They are None without decay, as kv and o may be.
+  """
+  return _affine_forward(
+      dtype, keep, end, q, k, w, u, weights, kv, o, state)[0]
+
+
+def _affine_forward(dtype, keep, end, q, k, w, u, weights, kv, o, state):
+  split = lambda y: y.reshape(-1, *state.shape[:2], *y.shape[1:])
+  q, k, w, weights = (y.astype(dtype) for y in (q, k, w, weights))
+  factor = einsum('xid,xie->xde', k, w)
+  factor += (1.0 if keep is None else keep) * jnp.eye(k.shape[-1])[None]
   added = einsum('xid,xie->xde', k, u.astype(dtype))
   added = added if kv is None else added + kv
-  split = lambda y: y.reshape(*lead, *y.shape[1:])
-  before, state = _walk(True, split(factor), split(added), state)
-  before = before.astype(dtype).reshape(added.shape)
-  rows = u + sign * einsum('xid,xde->xie', w.astype(dtype), before)
-  out = einsum('xid,xde->xie', _start(x.q, sums), before)
+  factor = split(factor)
+  before, last = _states(True, factor, split(added), state)
+  flat = before.astype(dtype).reshape(added.shape)
+  rows = u + einsum('xid,xde->xie', w, flat)
+  out = einsum('xid,xde->xie', q, flat)
   out += einsum('xij,xje->xie', weights, rows.astype(dtype))
-  return state, split(out if o is None else out + o)
+  out = out if o is None else out + o
+  return (last, split(out)), (
+      keep, end, q, k, w, rows, weights, kv, o, factor, before, last)
+
+
+def _affine_backward(dtype, saved, cts):
+  keep, end, q, k, w, rows, weights, kv, o, factor, before, last = saved
+  dlast, dout = cts
+  flat = lambda y: y.reshape(-1, *y.shape[3:])
+  do, states = flat(dout).astype(dtype), flat(before).astype(dtype)
+  du = einsum('xij,xie->xje', weights, do)
+  dbefore = einsum('xid,xie->xde', q, do)
+  dbefore += einsum('xid,xie->xde', w, du.astype(dtype))
+  dafter, dstate = _state_gradients(
+      True, factor, dbefore.reshape(before.shape), dlast)
+  d = flat(dafter).astype(dtype)
+  du += einsum('xid,xde->xie', k, d)
+  rows = rows.astype(dtype)
+  return (
+      jax.tree.map(jnp.zeros_like, keep),
+      None if end is None else _end_gradient(end, dafter, before, last),
+      einsum('xie,xde->xid', do, states), einsum('xie,xde->xid', rows, d),
+      einsum('xie,xde->xid', du.astype(dtype), states), du,
+      einsum('xie,xje->xij', do, rows), None if kv is None else flat(dafter),
+      None if o is None else flat(dout), dstate)
+
+
+_affine.defvjp(_affine_forward, _affine_backward)
 
 
 def _flat(x, heads=1):
-  """Joins the first axes of all arrays to X, and returns `_sums`, too."""
-  sums = None if x.log_decay is None else _sums(x.log_decay, 0, heads)
+  """Joins the first axes of all arrays to X, and returns `Sums`, too.
+
+  These are [X, C, N] of channels or [X, R, C, 1] of R = `heads`, or None.
+  """
+  g, sums = x.log_decay, None
+  if g is not None:
+    shape = g.shape[3:] if g.ndim == 5 else (heads, g.shape[3], 1)
+    sums = Sums.of(g.reshape(-1, *shape))
   return jax.tree.map(lambda y: y.reshape(-1, *y.shape[3:]), x), sums
 
 
-def _sums(g, to=0, heads=1):
-  """Returns `Sums`, [X, C, N] of channels or [X, R, C, 1] of R = `heads`."""
-  shape = g.shape[3:] if g.ndim == 5 else (heads, g.shape[3], 1)
-  return Sums.of(g.reshape(-1, *shape), to)
+def _keep(sums, *lead):
+  """Returns the decay over each chunk and its log, [*lead, N or 1, 1]."""
+  if sums is None:
+    return None, None
+  last = sums.at(-1)
+  return [y.reshape(*lead, -1, 1) for y in (last.since(), last.rest)]
 
 
-def _keep(sums):
-  """Returns the decay over a chunk, [..., N, 1]."""
-  return jnp.swapaxes(sums.at(-1).since(), -1, -2)
-
-
-def _pairs(rows, columns, at, sums, strict=False):
-  out = decayed(rows, columns, at, sums, strict)
+def _pairs(*args, **kwargs):
+  out = decayed(*args, **kwargs)
   return out[:, 0] if out.ndim == 4 else out
 
 
 def _start(x, sums):
-  return x if sums is None else xla.weighed(
-      x, sums.since().reshape(*x.shape[:2], -1))
+  return x if sums is None else x * sums.since().reshape(*x.shape[:2], -1)
 
 
 def _end(x, sums):
-  return x if sums is None else xla.weighed(
-      x, sums.until().reshape(*x.shape[:2], -1))
+  return x if sums is None else x * sums.until().reshape(*x.shape[:2], -1)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _walk(matrix, factor, added, state):
+@jax.custom_vjp
+def _walk(factor, end, added, state):
   """Returns the states before all chunks, and the last: S' = F S + A.
 
-  F is [n, B, H, N, N] with `matrix`, else it multiplies rows: [n, B, H, N, 1].
-  A and the states are [n, B, H, N, E], the first and last state [B, H, N, E].
+  F is [n, B, H, N, 1] or [n, B, H, 1, 1], and the decay exp(end), whose
+  gradient `end` gets. A and states are [n, B, H, N, E], the first and last
+  state [B, H, N, E].
   """
+  return _states(False, factor, added, state)
+
+
+def _states(matrix, factor, added, state):
+  """Returns `_walk`; with `matrix`, F is [n, B, H, N, N]."""
   def turn(s, x):
     return _apply(matrix, x[0], s) + x[1], s
 
   last, before = lax.scan(turn, state, (factor, added), unroll=UNROLL)
   return before, last
+
+
+def _state_gradients(matrix, factor, dbefore, dlast):
+  """Returns the gradients of the states after all chunks, and of the first."""
+  def turn(d, x):
+    turned = jnp.swapaxes(x[0], -1, -2) if matrix else x[0]
+    return _apply(matrix, turned, d) + x[1], d
+
+  first, dafter = lax.scan(turn, dlast, (factor, dbefore), reverse=True,
+                           unroll=UNROLL)
+  return dafter, first
 
 
 def _apply(matrix, factor, state):
@@ -177,27 +222,23 @@ def _apply(matrix, factor, state):
   return jnp.matmul(factor, state, precision=lax.Precision.HIGHEST)
 
 
-def _walk_forward(matrix, factor, added, state):
-  before, last = _walk(matrix, factor, added, state)
-  return (before, last), (factor, before)
+def _end_gradient(end, dafter, before, last):
+  out = jnp.concatenate([(x * y).sum(-1, keepdims=True) for x, y in (
+      (dafter[:-1], before[1:]), (dafter[-1:], last[None]))])
+  out = out.sum(-2, keepdims=True) if end.shape[-2] == 1 else out
+  return out.reshape(end.shape)
 
 
-def _walk_backward(matrix, saved, ct):
-  (factor, before), (dbefore, dlast) = saved, ct
-  turned = jnp.swapaxes(factor, -1, -2) if matrix else factor
+def _walk_forward(factor, end, added, state):
+  before, last = _walk(factor, end, added, state)
+  return (before, last), (factor, before, last)
 
-  def turn(d, x):
-    return _apply(matrix, x[0], d) + x[1], d
 
-  first, dadded = lax.scan(turn, dlast, (turned, dbefore), reverse=True,
-                           unroll=UNROLL)
-  if matrix:
-    dfactor = _apply(True, dadded, jnp.swapaxes(before, -1, -2))
-  else:
-    dfactor = (dadded * before).sum(-1, keepdims=True)
-    if factor.shape[-2] == 1:
-      dfactor = dfactor.sum(-2, keepdims=True)
-  return dfactor, dadded, first
+def _walk_backward(saved, cts):
+  (factor, before, last), (dbefore, dlast) = saved, cts
+  dafter, first = _state_gradients(False, factor, dbefore, dlast)
+  dend = _end_gradient(factor, dafter, before, last)
+  return jnp.zeros_like(factor), dend, dafter, first
 
 
 _walk.defvjp(_walk_forward, _walk_backward)

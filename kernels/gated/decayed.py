@@ -1,8 +1,12 @@
-"""Sums of log decays, products of tokens with decays, and an inverse.
+"""Sums of log decays, products of tokens with decays, and triangular systems.
 
 A chunk is a block of tokens, [X, C, ...]: X counts the chunks of all heads. No
 exponential exceeds 1, and none loses precision by a strong decay: a sum has two
 parts, and the first is a multiple of 1/16, so that differences are exact.
+
+Decays have no gradient of their own. A result depends on row i and its decay by
+x_i exp(sums_i) alone, and on column j by x_j exp(-sums_j). So the gradient of
+the sums is x dx of rows, and -x dx of columns: `tied` adds it.
 """
 
 import functools
@@ -31,9 +35,8 @@ class Sums(NamedTuple):
   rest: jax.Array
 
   @classmethod
-  def of(cls, g, to=0):
-    """Sums the rows up to i, or up to i - 1 with `to` -1."""
-    rows = jnp.tril(jnp.ones((g.shape[-2],) * 2, jnp.float32), to)
+  def of(cls, g):
+    rows = jnp.tril(jnp.ones((g.shape[-2],) * 2, jnp.float32))
     g = jnp.maximum(g, LEAST)
     whole = jnp.round(lax.stop_gradient(g) * 16) / 16
     return cls(*(jnp.einsum('ij,...jd->...id', rows, y,
@@ -42,7 +45,7 @@ class Sums(NamedTuple):
 
   def since(self):
     """Returns the decay from the first row to each row."""
-    return jnp.exp(self.whole + self.rest)
+    return jnp.exp(lax.stop_gradient(self.whole + self.rest))
 
   def until(self):
     """Returns the decay from each row to the last row."""
@@ -52,9 +55,15 @@ class Sums(NamedTuple):
     return Sums(*(lax.slice_in_dim(x, row % x.shape[-2], row % x.shape[-2] + 1,
                                    axis=-2) for x in self))
 
+  def before(self):
+    """Returns the sums of the rows up to i - 1."""
+    return Sums(*(jnp.pad(x[..., :-1, :], [(0, 0)] * (x.ndim - 2)
+                          + [(1, 0), (0, 0)]) for x in self))
+
   def minus(self, other):
     """Returns exp(self - other), which must be at most 1."""
-    return jnp.exp(self.whole - other.whole + (self.rest - other.rest))
+    return jnp.exp(lax.stop_gradient(
+        self.whole - other.whole + (self.rest - other.rest)))
 
   def pairs(self, other, strict):
     """Returns exp(self_i - other_j) for j <= i, or j < i, else 0."""
@@ -65,7 +74,36 @@ class Sums(NamedTuple):
     return jnp.exp(jnp.where(i - j >= int(strict), whole + rest, -jnp.inf))
 
 
-def decayed(rows, columns, at=None, sums=None, strict=False):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _tied(sign, x, rest):
+  return x.astype(jnp.float32)
+
+
+def _tied_forward(sign, x, rest):
+  return x.astype(jnp.float32), (x, rest)
+
+
+def _tied_backward(sign, saved, ct):
+  x, rest = saved
+  product = sign * x.astype(jnp.float32) * ct
+  if rest.shape[-1] == 1:
+    product = product.sum(-1)
+  return ct.astype(x.dtype), product.reshape(rest.shape)
+
+
+_tied.defvjp(_tied_forward, _tied_backward)
+
+
+def tied(x, sums, sign=1):
+  """Returns float32 x, rows whose gradient is also that of their `Sums`.
+
+  For columns, `sign` is -1.
+  """
+  return (x.astype(jnp.float32) if sums is None
+          else _tied(sign, x, sums.rest))
+
+
+def decayed(dtype, rows, columns, at=None, sums=None, strict=False):
   """Returns the products of rows and columns with the decay between them.
 
     P_ij = sum_d rows_id columns_jd exp(at_id - sums_jd) for j <= i, else 0
@@ -73,7 +111,8 @@ def decayed(rows, columns, at=None, sums=None, strict=False):
   With `strict` P_ij is 0 for j = i as well.
 
   Args:
-    rows, columns: [X, C, N], in the dtype of the matmuls.
+    dtype: of the operands of matmuls.
+    rows, columns: [X, C, N], `tied`.
     at, sums: `Sums` of [X, C, N], or of [X, R, C, 1] for R heads that share
       rows and columns; None without decay.
     strict: whether only pairs j < i count.
@@ -82,44 +121,39 @@ def decayed(rows, columns, at=None, sums=None, strict=False):
     float32 [X, C, C], or [X, R, C, C] with heads.
   """
   if sums is None:
-    return jnp.tril(xla.einsum(_PAIRS, rows, columns), -int(strict))
+    return jnp.tril(xla.einsum(_PAIRS, rows.astype(dtype), columns), -int(strict))
   return (_of_heads if sums.rest.ndim == 4 else _of_channels)(
-      strict, rows, columns, at, sums)
+      strict, dtype, rows, columns, at, sums)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _of_heads(strict, rows, columns, at, sums):
-  products = xla.einsum(_PAIRS, rows, columns)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _of_heads(strict, dtype, rows, columns, at, sums):
+  products = xla.einsum(_PAIRS, rows.astype(dtype), columns.astype(dtype))
   return products[:, None] * at.pairs(sums, strict)[..., 0]
 
 
-def _of_heads_forward(strict, rows, columns, at, sums):
-  out = _of_heads(strict, rows, columns, at, sums)
-  return out, (rows, columns, at, sums, out)
+def _of_heads_forward(strict, dtype, *operands):
+  return _of_heads(strict, dtype, *operands), operands
 
 
-def _of_heads_backward(strict, saved, ct):
-  rows, columns, at, sums, out = saved
-  products = (ct * at.pairs(sums, strict)[..., 0]).sum(1).astype(rows.dtype)
-  # A decay of 0 tokens has no gradient.
-  both = jnp.tril(ct * out, -1)
-  dat, dsums = both.sum(-1)[..., None], -both.sum(-2)[..., None]
-  return (xla.einsum('xij,xjd->xid', products, columns).astype(rows.dtype),
-          xla.einsum('xij,xid->xjd', products, rows).astype(rows.dtype),
-          Sums(dat, dat), Sums(dsums, dsums))
+def _of_heads_backward(strict, dtype, operands, ct):
+  rows, columns, at, sums = operands
+  products = (ct * at.pairs(sums, strict)[..., 0]).sum(1).astype(dtype)
+  return (xla.einsum('xij,xjd->xid', products, columns),
+          xla.einsum('xij,xid->xjd', products, rows), None, None)
 
 
 _of_heads.defvjp(_of_heads_forward, _of_heads_backward)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _of_channels(strict, *operands):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _of_channels(strict, dtype, *operands):
   # Without the barrier, XLA would write the exponentials that several calls
   # share to memory: 16 for each token and channel.
-  return _joined(strict, *lax.optimization_barrier(operands))
+  return _joined(strict, dtype, *lax.optimization_barrier(operands))
 
 
-def _joined(strict, rows, columns, at, sums):
+def _joined(strict, dtype, rows, columns, at, sums):
   # A CPU takes longer for exponentials than for small matmuls.
   block = 1 if dispatch.platform() == 'cpu' else BLOCK
   out = _blocks(strict, *jax.tree.map(
@@ -131,37 +165,83 @@ def _joined(strict, rows, columns, at, sums):
     first, second = (Sums(*(_half(x, size, n) for x in y))
                      for n, y in enumerate((sums, at)))
     between = first.at(-1)
-    high = xla.weighed(_half(rows, size, 1), second.minus(between))
-    low = xla.weighed(_half(columns, size, 0), between.minus(first))
+    high = (_half(rows, size, 1) * second.minus(between)).astype(dtype)
+    low = (_half(columns, size, 0) * between.minus(first)).astype(dtype)
     out = _join(out, xla.einsum(_PAIRS, high, low))
     size *= 2
   return out
 
 
 def _blocks(strict, rows, columns, at, sums):
-  rows, columns = (x.astype(jnp.float32) for x in (rows, columns))
   return (rows[:, :, None] * columns[:, None] * at.pairs(sums, strict)).sum(-1)
 
 
-def _of_channels_forward(strict, *operands):
-  return _of_channels(strict, *operands), operands
+def _of_channels_forward(strict, dtype, *operands):
+  return _of_channels(strict, dtype, *operands), operands
 
 
-def _of_channels_backward(strict, operands, ct):
+def _of_channels_backward(strict, dtype, operands, ct):
   (rows, columns, at, sums), ct = lax.optimization_barrier((operands, ct))
-  drows, dcolumns = jax.vjp(
-      lambda r, c: _joined(strict, r, c, at, sums), *(
-          x.astype(jnp.float32) for x in (rows, columns)))[1](ct)
-  dat = rows.astype(jnp.float32) * drows
-  dsums = -columns.astype(jnp.float32) * dcolumns
-  return (drows.astype(rows.dtype), dcolumns.astype(rows.dtype),
-          Sums(dat, dat), Sums(dsums, dsums))
+  pull = jax.vjp(lambda r, c: _joined(strict, jnp.float32, r, c, at, sums),
+                 rows, columns)[1]
+  return *pull(ct), None, None
 
 
 _of_channels.defvjp(_of_channels_forward, _of_channels_backward)
 
 
-@jax.custom_vjp
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def solved(dtype, lower, beta, arrays):
+  """Returns (I + A)^-1 diag(beta) y, float32 [X, C, N], of each array y.
+
+  Args:
+    dtype: of the operands of matmuls.
+    lower: A, float32 [X, C, C], strictly lower triangular.
+    beta: float32 [X, C, 1], or None for 1.
+    arrays: tuple of y.
+  """
+  return _solved_forward(dtype, lower, beta, arrays)[0]
+
+
+def _solved_forward(dtype, lower, beta, arrays):
+  inv = inverse(lower)
+  out = tuple(_solved('xij,xjd->xid', dtype, inv, beta, y) for y in arrays)
+  return out, (inv, beta, arrays, out)
+
+
+def _solved_backward(dtype, saved, cts):
+  inv, beta, arrays, out = saved
+  # Gradients of beta y; that of A needs no further inverse.
+  turned = [_solved('xji,xjd->xid', dtype, inv, None, ct) for ct in cts]
+  dlower = -jnp.tril(sum(
+      _times(z, jnp.swapaxes(y, -1, -2))
+      for z, y in zip(turned, out, strict=True)), -1)
+  if beta is None:
+    dbeta, grads = None, turned
+  else:
+    dbeta = sum((z * y.astype(jnp.float32)).sum(-1, keepdims=True)
+                for z, y in zip(turned, arrays, strict=True))
+    grads = [beta * z for z in turned]
+  return dlower, dbeta, tuple(
+      z.astype(y.dtype) for z, y in zip(grads, arrays, strict=True))
+
+
+solved.defvjp(_solved_forward, _solved_backward)
+
+
+def _solved(spec, dtype, inv, beta, y):
+  """Returns inv diag(beta) y, as if the matrix had twice the digits of dtype.
+
+  If beta is above 1, entries alternate in sign, up to 4. Errors of 8 bits in
+  them would let a state grow that the exact rule keeps bounded.
+  """
+  if dtype == jnp.float32:
+    return xla.einsum(spec, inv, y if beta is None else beta * y)
+  solve = inv if beta is None else inv * jnp.swapaxes(beta, -1, -2)
+  high, y = xla.rounded(solve, dtype), y.astype(dtype)
+  return xla.einsum(spec, high, y) + xla.einsum(spec, solve - high, y)
+
+
 def inverse(lower):
   """Returns (I + A)^-1, float32, of A [X, C, C], strictly lower triangular.
 
@@ -183,19 +263,6 @@ def inverse(lower):
     out = _join(out, -_times(bottom, _times(cut, top)))
     size *= 2
   return out.reshape(count, length, length)
-
-
-def _forward(lower):
-  out = inverse(lower)
-  return out, out
-
-
-def _backward(out, g):
-  turned = jnp.swapaxes(out, -1, -2)
-  return (jnp.tril(-_times(turned, _times(g, turned)), -1),)
-
-
-inverse.defvjp(_forward, _backward)
 
 
 def _times(a, b):
