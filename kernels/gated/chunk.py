@@ -142,7 +142,9 @@ def _affine_backward(dtype, saved, cts):
   rows = rows.astype(dtype)
   return (
       jax.tree.map(jnp.zeros_like, keep),
-      None if end is None else _end_gradient(end, dafter, before, last),
+      # Without the barrier, XLA would join the states of the loop once more.
+      None if end is None else _end_gradient(
+          end, *lax.optimization_barrier((dafter, before)), last),
       einsum('xie,xde->xid', do, states), einsum('xie,xde->xid', rows, d),
       einsum('xie,xde->xid', du.astype(dtype), states), du,
       einsum('xie,xje->xij', do, rows), None if kv is None else flat(dafter),

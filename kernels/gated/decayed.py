@@ -148,16 +148,17 @@ _of_heads.defvjp(_of_heads_forward, _of_heads_backward)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _of_channels(strict, dtype, *operands):
-  # Without the barrier, XLA would write the exponentials that several calls
-  # share to memory: 16 for each token and channel.
-  return _joined(strict, dtype, *lax.optimization_barrier(operands))
+  return _joined(strict, dtype, *operands)
 
 
 def _joined(strict, dtype, rows, columns, at, sums):
   # A CPU takes longer for exponentials than for small matmuls.
   block = 1 if dispatch.platform() == 'cpu' else BLOCK
+  # Without the barrier, XLA would write the exponentials that several calls
+  # share to memory: 16 for each token and channel.
   out = _blocks(strict, *jax.tree.map(
-      lambda x: _cut(x, block), (rows, columns, at, sums)))
+      lambda x: _cut(x, block),
+      lax.optimization_barrier((rows, columns, at, sums))))
   size = out.shape[-1]
   while size < rows.shape[1]:
     # From blocks of `size` rows to twice as many: rows of the second half meet
@@ -181,7 +182,7 @@ def _of_channels_forward(strict, dtype, *operands):
 
 
 def _of_channels_backward(strict, dtype, operands, ct):
-  (rows, columns, at, sums), ct = lax.optimization_barrier((operands, ct))
+  rows, columns, at, sums = operands
   pull = jax.vjp(lambda r, c: _joined(strict, jnp.float32, r, c, at, sums),
                  rows, columns)[1]
   return *pull(ct), None, None
@@ -213,9 +214,8 @@ def _solved_backward(dtype, saved, cts):
   inv, beta, arrays, out = saved
   # Gradients of beta y; that of A needs no further inverse.
   turned = [_solved('xji,xjd->xid', dtype, inv, None, ct) for ct in cts]
-  dlower = -jnp.tril(sum(
-      _times(z, jnp.swapaxes(y, -1, -2))
-      for z, y in zip(turned, out, strict=True)), -1)
+  dlower = -sum(_times(z, jnp.swapaxes(y, -1, -2))
+                for z, y in zip(turned, out, strict=True))
   if beta is None:
     dbeta, grads = None, turned
   else:
@@ -253,10 +253,10 @@ def inverse(lower):
   blocks = _diagonal(lower, size)
   i, j = (lax.broadcasted_iota(jnp.int32, blocks.shape, n) for n in (1, 2))
   corner = lambda n: jnp.where(
-      (i // n % 2 == 1) & (j // n == i // n - 1), blocks, 0)
-  out, step = (i == j).astype(jnp.float32) - corner(1), 2
+      (i // n % 2 == 1) & (j // n == i // n - 1), -blocks, 0)
+  out, step = (i == j).astype(jnp.float32) + corner(1), 2
   while step < size:
-    out, step = out - _times(out, _times(corner(step), out)), 2 * step
+    out, step = out + _times(out, _times(corner(step), out)), 2 * step
   while size < length:
     top, bottom = (out.reshape(-1, 2, size, size)[:, n] for n in (0, 1))
     cut = _diagonal(lower, 2 * size)[:, size:, :size]
