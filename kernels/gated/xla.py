@@ -60,6 +60,8 @@ def _plan(x):
     if width * x.v.shape[-1] <= STEPS:
       return steps.segment, functools.partial(_split, 1, STEP_SEGMENT)
     tokens = CPU_SEGMENT
+  elif x.beta is None and x.a is None:
+    width = max(width, x.v.shape[-1])
   # Least work and memory traffic: about as many tokens as channels.
   size = min(CHUNK, max(least, _power(width)), _power(x.q.shape[1]))
   return chunk.segment, functools.partial(_split, size, tokens // size)
