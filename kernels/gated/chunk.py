@@ -51,9 +51,9 @@ def _gated(state, x):
   # Decays multiply keys, but values if several heads share the keys.
   shared = heads > groups
   if shared:
-    v = tied(v, sums, -1)
+    v = tied(-1, v, sums)
   else:
-    q, k = tied(q, sums), tied(k, sums, -1)
+    q, k = tied(1, q, sums), tied(-1, k, sums)
   weights = decayed(dtype, q, k, sums, sums).astype(dtype)
   if shared:
     added = einsum('xid,xrie->xrde', k, v * sums.until())
@@ -66,14 +66,14 @@ def _gated(state, x):
   out = einsum('xid,xrde->xrie', q, before.astype(dtype).reshape(added.shape))
   out = out * sums.since() if shared else out
   out += einsum('xrij,xrje->xrie', weights, v)
-  return state, split(tied(out, sums) if shared else out)
+  return state, split(tied(1, out, sums) if shared else out)
 
 
 def _delta(state, x):
   dtype = x.q.dtype
   x, sums = _flat(x)
   beta = x.beta[..., None]
-  q, rows, columns = tied(x.q, sums), tied(x.k, sums), tied(x.k, sums, -1)
+  q, rows, columns = tied(1, x.q, sums), tied(1, x.k, sums), tied(-1, x.k, sums)
   pairs = _pairs(dtype, rows, columns, sums, sums, strict=True)
   w, u = solved(dtype, beta * pairs, beta, (-_start(rows, sums), x.v))
   return _affine(
@@ -86,8 +86,8 @@ def _general(state, x):
   x, sums = _flat(x)
   # `a` of token i reads the state after token i - 1.
   at = None if sums is None else sums.before()
-  q, a, b, k = (tied(x.q, sums), tied(x.a, at), tied(x.b, sums, -1),
-                tied(x.k, sums, -1))
+  q, a = tied(1, x.q, sums), tied(1, x.a, at)
+  b, k = tied(-1, x.b, sums), tied(-1, x.k, sums)
   u = einsum('xij,xje->xie', _pairs(dtype, a, k, at, sums, strict=True), x.v)
   w, u = solved(dtype, -_pairs(dtype, a, b, at, sums, strict=True), None,
                 (_start(a, at), u))
@@ -99,14 +99,13 @@ def _general(state, x):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _affine(dtype, keep, end, q, k, w, u, weights, kv, o, state):
+def _affine(dtype, *operands):
   """Returns the last state and the outputs of a delta rule.
 
-  `end` are the sums of log decays of whole chunks, which get the gradient of
-  `keep`. They are None without decay, as kv and o may be.
+  The first two operands are of `_keep`, the others those of the formulas. kv
+  and o may be None.
   """
-  return _affine_forward(
-      dtype, keep, end, q, k, w, u, weights, kv, o, state)[0]
+  return _affine_forward(dtype, *operands)[0]
 
 
 def _affine_forward(dtype, keep, end, q, k, w, u, weights, kv, o, state):
@@ -117,7 +116,7 @@ def _affine_forward(dtype, keep, end, q, k, w, u, weights, kv, o, state):
   added = einsum('xid,xie->xde', k, u.astype(dtype))
   added = added if kv is None else added + kv
   factor = split(factor)
-  before, last = _states(True, factor, split(added), state)
+  before, last = _states(factor, split(added), state)
   flat = before.astype(dtype).reshape(added.shape)
   rows = u + einsum('xid,xde->xie', w, flat)
   out = einsum('xid,xde->xie', q, flat)
@@ -135,8 +134,7 @@ def _affine_backward(dtype, saved, cts):
   du = einsum('xij,xie->xje', weights, do)
   dbefore = einsum('xid,xie->xde', q, do)
   dbefore += einsum('xid,xie->xde', w, du.astype(dtype))
-  dafter, dstate = _state_gradients(
-      True, factor, dbefore.reshape(before.shape), dlast)
+  dafter, dstate = _states(factor, dbefore.reshape(before.shape), dlast, True)
   d = flat(dafter).astype(dtype)
   du += einsum('xid,xde->xie', k, d)
   rows = rows.astype(dtype)
@@ -189,58 +187,47 @@ def _end(x, sums):
 
 @jax.custom_vjp
 def _walk(factor, end, added, state):
-  """Returns the states before all chunks, and the last: S' = F S + A.
-
-  F is [n, B, H, N, 1] or [n, B, H, 1, 1], and the decay exp(end), whose
-  gradient `end` gets. A and states are [n, B, H, N, E], the first and last
-  state [B, H, N, E].
-  """
-  return _states(False, factor, added, state)
-
-
-def _states(matrix, factor, added, state):
-  """Returns `_walk`; with `matrix`, F is [n, B, H, N, N]."""
-  def turn(s, x):
-    return _apply(matrix, x[0], s) + x[1], s
-
-  last, before = lax.scan(turn, state, (factor, added), unroll=UNROLL)
-  return before, last
-
-
-def _state_gradients(matrix, factor, dbefore, dlast):
-  """Returns the gradients of the states after all chunks, and of the first."""
-  def turn(d, x):
-    turned = jnp.swapaxes(x[0], -1, -2) if matrix else x[0]
-    return _apply(matrix, turned, d) + x[1], d
-
-  first, dafter = lax.scan(turn, dlast, (factor, dbefore), reverse=True,
-                           unroll=UNROLL)
-  return dafter, first
-
-
-def _apply(matrix, factor, state):
-  if not matrix:
-    return factor * state
-  return jnp.matmul(factor, state, precision=lax.Precision.HIGHEST)
-
-
-def _end_gradient(end, dafter, before, last):
-  out = jnp.concatenate([(x * y).sum(-1, keepdims=True) for x, y in (
-      (dafter[:-1], before[1:]), (dafter[-1:], last[None]))])
-  out = out.sum(-2, keepdims=True) if end.shape[-2] == 1 else out
-  return out.reshape(end.shape)
+  """Returns `_states` if F is the decay exp(end), [n, B, H, N or 1, 1]."""
+  return _states(factor, added, state)
 
 
 def _walk_forward(factor, end, added, state):
-  before, last = _walk(factor, end, added, state)
+  before, last = _states(factor, added, state)
   return (before, last), (factor, before, last)
 
 
 def _walk_backward(saved, cts):
   (factor, before, last), (dbefore, dlast) = saved, cts
-  dafter, first = _state_gradients(False, factor, dbefore, dlast)
+  dafter, dstate = _states(factor, dbefore, dlast, True)
   dend = _end_gradient(factor, dafter, before, last)
-  return jnp.zeros_like(factor), dend, dafter, first
+  return jnp.zeros_like(factor), dend, dafter, dstate
 
 
 _walk.defvjp(_walk_forward, _walk_backward)
+
+
+def _states(factor, added, state, reverse=False):
+  """Returns the states before all chunks, and the last: S' = F S + A.
+
+  F is [n, B, H, N, N], or [n, B, H, N or 1, 1] and multiplies rows. A and the
+  states are [n, B, H, N, E], the first and last state [B, H, N, E]. `reverse`
+  goes from the last chunk to the first, with transposed F.
+  """
+  def turn(s, x):
+    f, a = x
+    if f.shape[-1] == 1:
+      return f * s + a, s
+    f = jnp.swapaxes(f, -1, -2) if reverse else f
+    return jnp.matmul(f, s, precision=lax.Precision.HIGHEST) + a, s
+
+  last, before = lax.scan(turn, state, (factor, added), reverse=reverse,
+                          unroll=UNROLL)
+  return before, last
+
+
+def _end_gradient(end, dafter, before, last):
+  """Returns the gradient of the log decay of chunks: S' times its gradient."""
+  out = jnp.concatenate([(x * y).sum(-1, keepdims=True) for x, y in (
+      (dafter[:-1], before[1:]), (dafter[-1:], last[None]))])
+  out = out.sum(-2, keepdims=True) if end.shape[-2] == 1 else out
+  return out.reshape(end.shape)

@@ -75,32 +75,26 @@ class Sums(NamedTuple):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _tied(sign, x, rest):
+def tied(sign, x, sums):
+  """Returns float32 x, and adds its part to the gradient of the `Sums`.
+
+  `sign` is 1 for rows and -1 for columns. Without decay, sums are None.
+  """
   return x.astype(jnp.float32)
 
 
-def _tied_forward(sign, x, rest):
-  return x.astype(jnp.float32), (x, rest)
-
-
 def _tied_backward(sign, saved, ct):
-  x, rest = saved
-  product = sign * x.astype(jnp.float32) * ct
-  if rest.shape[-1] == 1:
-    product = product.sum(-1)
-  return ct.astype(x.dtype), product.reshape(rest.shape)
+  x, sums = saved
+  dx = ct.astype(x.dtype)
+  if sums is None:
+    return dx, None
+  dsums = sign * x.astype(jnp.float32) * ct
+  dsums = dsums.sum(-1) if sums.rest.shape[-1] == 1 else dsums
+  return dx, Sums(*2 * [dsums.reshape(sums.rest.shape)])
 
 
-_tied.defvjp(_tied_forward, _tied_backward)
-
-
-def tied(x, sums, sign=1):
-  """Returns float32 x, rows whose gradient is also that of their `Sums`.
-
-  For columns, `sign` is -1.
-  """
-  return (x.astype(jnp.float32) if sums is None
-          else _tied(sign, x, sums.rest))
+tied.defvjp(lambda sign, *operands: (tied(sign, *operands), operands),
+            _tied_backward)
 
 
 def decayed(dtype, rows, columns, at=None, sums=None, strict=False):
@@ -121,29 +115,11 @@ def decayed(dtype, rows, columns, at=None, sums=None, strict=False):
     float32 [X, C, C], or [X, R, C, C] with heads.
   """
   if sums is None:
-    return jnp.tril(xla.einsum(_PAIRS, rows.astype(dtype), columns), -int(strict))
-  return (_of_heads if sums.rest.ndim == 4 else _of_channels)(
-      strict, dtype, rows, columns, at, sums)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _of_heads(strict, dtype, rows, columns, at, sums):
-  products = xla.einsum(_PAIRS, rows.astype(dtype), columns.astype(dtype))
-  return products[:, None] * at.pairs(sums, strict)[..., 0]
-
-
-def _of_heads_forward(strict, dtype, *operands):
-  return _of_heads(strict, dtype, *operands), operands
-
-
-def _of_heads_backward(strict, dtype, operands, ct):
-  rows, columns, at, sums = operands
-  products = (ct * at.pairs(sums, strict)[..., 0]).sum(1).astype(dtype)
-  return (xla.einsum('xij,xjd->xid', products, columns),
-          xla.einsum('xij,xid->xjd', products, rows), None, None)
-
-
-_of_heads.defvjp(_of_heads_forward, _of_heads_backward)
+    return jnp.tril(xla.einsum(_PAIRS, rows, columns, dtype), -int(strict))
+  if sums.rest.ndim == 3:
+    return _of_channels(strict, dtype, rows, columns, at, sums)
+  decays = lax.stop_gradient(at.pairs(sums, strict)[..., 0])
+  return xla.einsum(_PAIRS, rows, columns, dtype)[:, None] * decays
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -166,19 +142,15 @@ def _joined(strict, dtype, rows, columns, at, sums):
     first, second = (Sums(*(_half(x, size, n) for x in y))
                      for n, y in enumerate((sums, at)))
     between = first.at(-1)
-    high = (_half(rows, size, 1) * second.minus(between)).astype(dtype)
-    low = (_half(columns, size, 0) * between.minus(first)).astype(dtype)
-    out = _join(out, xla.einsum(_PAIRS, high, low))
+    high = _half(rows, size, 1) * second.minus(between)
+    low = _half(columns, size, 0) * between.minus(first)
+    out = _join(out, xla.einsum(_PAIRS, high, low, dtype))
     size *= 2
   return out
 
 
 def _blocks(strict, rows, columns, at, sums):
   return (rows[:, :, None] * columns[:, None] * at.pairs(sums, strict)).sum(-1)
-
-
-def _of_channels_forward(strict, dtype, *operands):
-  return _of_channels(strict, dtype, *operands), operands
 
 
 def _of_channels_backward(strict, dtype, operands, ct):
@@ -188,7 +160,7 @@ def _of_channels_backward(strict, dtype, operands, ct):
   return *pull(ct), None, None
 
 
-_of_channels.defvjp(_of_channels_forward, _of_channels_backward)
+_of_channels.defvjp(lambda *x: (_of_channels(*x), x[2:]), _of_channels_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
