@@ -45,7 +45,7 @@ def segment(scale, state, x):
 def _gated(state, x):
   """Returns the last state and float32 outputs, [n, B, H, C, E]."""
   lead, (groups, heads) = x.q.shape[:2], (x.q.shape[2], x.v.shape[2])
-  dtype, channels = x.q.dtype, x.log_decay.ndim == 5
+  dtype = x.q.dtype
   x, sums = _flat(x, heads // groups)
   q, k, v = x.q, x.k, x.v.reshape(-1, heads // groups, *x.v.shape[1:])
   # Decays multiply keys, but values if several heads share the keys.
@@ -54,12 +54,13 @@ def _gated(state, x):
     v = tied(-1, v, sums)
   else:
     q, k = tied(1, q, sums), tied(-1, k, sums)
-  weights = decayed(dtype, q, k, sums, sums).astype(dtype)
+  weights = decayed(dtype, q, k, sums, sums)
+  weights = weights.reshape(*v.shape[:3], -1).astype(dtype)
   if shared:
-    added = einsum('xid,xrie->xrde', k, v * sums.until())
+    ends = v * sums.until()
   else:
-    added = einsum('xid,xrie->xrde', _end(k, sums), v)
-    q, weights = _start(q, sums), weights.reshape(len(q), 1, *weights.shape[-2:])
+    q, k, ends = _start(q, sums), _end(k, sums), v
+  added = einsum('xid,xrie->xrde', k, ends)
   split = lambda y: y.reshape(*lead, heads, *y.shape[2:])
   keep, end = map(split, _keep(sums, *added.shape[:2]))
   before, state = _walk(keep, end, split(added), state)
@@ -98,17 +99,11 @@ def _general(state, x):
       einsum('xij,xje->xie', _pairs(dtype, q, k, sums, sums), x.v), state)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _affine(dtype, *operands):
-  """Returns the last state and the outputs of a delta rule.
-
-  The first two operands are of `_keep`, the others those of the formulas. kv
-  and o may be None.
-  """
-  return _affine_forward(dtype, *operands)[0]
-
-
 def _affine_forward(dtype, keep, end, q, k, w, u, weights, kv, o, state):
+  """Returns (last state, outputs) of a delta rule, and arrays to save.
+
+  Without decay, keep and end are None; `_delta` has neither kv nor o.
+  """
   split = lambda y: y.reshape(-1, *state.shape[:2], *y.shape[1:])
   q, k, w, weights = (y.astype(dtype) for y in (q, k, w, weights))
   factor = einsum('xid,xie->xde', k, w)
@@ -149,6 +144,8 @@ def _affine_backward(dtype, saved, cts):
       None if o is None else flat(dout), dstate)
 
 
+_affine = jax.custom_vjp(
+    lambda *x: _affine_forward(*x)[0], nondiff_argnums=(0,))
 _affine.defvjp(_affine_forward, _affine_backward)
 
 
@@ -185,13 +182,8 @@ def _end(x, sums):
   return x if sums is None else x * sums.until().reshape(*x.shape[:2], -1)
 
 
-@jax.custom_vjp
-def _walk(factor, end, added, state):
-  """Returns `_states` if F is the decay exp(end), [n, B, H, N or 1, 1]."""
-  return _states(factor, added, state)
-
-
 def _walk_forward(factor, end, added, state):
+  """Returns `_states` of F = exp(end), and arrays to save."""
   before, last = _states(factor, added, state)
   return (before, last), (factor, before, last)
 
@@ -203,6 +195,7 @@ def _walk_backward(saved, cts):
   return jnp.zeros_like(factor), dend, dafter, dstate
 
 
+_walk = jax.custom_vjp(lambda *x: _walk_forward(*x)[0])
 _walk.defvjp(_walk_forward, _walk_backward)
 
 

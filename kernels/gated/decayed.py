@@ -76,10 +76,7 @@ class Sums(NamedTuple):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def tied(sign, x, sums):
-  """Returns float32 x, and adds its part to the gradient of the `Sums`.
-
-  `sign` is 1 for rows and -1 for columns. Without decay, sums are None.
-  """
+  """Returns float32 x, which adds `sign` x dx to the gradient of the sums."""
   return x.astype(jnp.float32)
 
 
@@ -102,17 +99,10 @@ def decayed(dtype, rows, columns, at=None, sums=None, strict=False):
 
     P_ij = sum_d rows_id columns_jd exp(at_id - sums_jd) for j <= i, else 0
 
-  With `strict` P_ij is 0 for j = i as well.
-
-  Args:
-    dtype: of the operands of matmuls.
-    rows, columns: [X, C, N], `tied`.
-    at, sums: `Sums` of [X, C, N], or of [X, R, C, 1] for R heads that share
-      rows and columns; None without decay.
-    strict: whether only pairs j < i count.
-
-  Returns:
-    float32 [X, C, C], or [X, R, C, C] with heads.
+  With `strict` P_ij is 0 for j = i as well. `dtype` is that of matmuls. rows
+  and columns are [X, C, N] and `tied`, `Sums` [X, C, N], P float32 [X, C, C].
+  For R heads that share rows and columns, sums are [X, R, C, 1] and P is
+  [X, R, C, C]. Without decay, sums are None.
   """
   if sums is None:
     return jnp.tril(xla.einsum(_PAIRS, rows, columns, dtype), -int(strict))
@@ -120,11 +110,6 @@ def decayed(dtype, rows, columns, at=None, sums=None, strict=False):
     return _of_channels(strict, dtype, rows, columns, at, sums)
   decays = lax.stop_gradient(at.pairs(sums, strict)[..., 0])
   return xla.einsum(_PAIRS, rows, columns, dtype)[:, None] * decays
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _of_channels(strict, dtype, *operands):
-  return _joined(strict, dtype, *operands)
 
 
 def _joined(strict, dtype, rows, columns, at, sums):
@@ -160,18 +145,16 @@ def _of_channels_backward(strict, dtype, operands, ct):
   return *pull(ct), None, None
 
 
-_of_channels.defvjp(lambda *x: (_of_channels(*x), x[2:]), _of_channels_backward)
+_of_channels = jax.custom_vjp(_joined, nondiff_argnums=(0, 1))
+_of_channels.defvjp(lambda *x: (_joined(*x), x[2:]), _of_channels_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def solved(dtype, lower, beta, arrays):
   """Returns (I + A)^-1 diag(beta) y, float32 [X, C, N], of each array y.
 
-  Args:
-    dtype: of the operands of matmuls.
-    lower: A, float32 [X, C, C], strictly lower triangular.
-    beta: float32 [X, C, 1], or None for 1.
-    arrays: tuple of y.
+  A is [X, C, C]; only entries below the diagonal count, also of its gradient.
+  beta is [X, C, 1], or None for 1. `dtype` is that of matmuls.
   """
   return _solved_forward(dtype, lower, beta, arrays)[0]
 
@@ -184,18 +167,16 @@ def _solved_forward(dtype, lower, beta, arrays):
 
 def _solved_backward(dtype, saved, cts):
   inv, beta, arrays, out = saved
-  # Gradients of beta y; that of A needs no further inverse.
+  # Gradients of diag(beta) y.
   turned = [_solved('xji,xjd->xid', dtype, inv, None, ct) for ct in cts]
   dlower = -sum(_times(z, jnp.swapaxes(y, -1, -2))
                 for z, y in zip(turned, out, strict=True))
-  if beta is None:
-    dbeta, grads = None, turned
-  else:
-    dbeta = sum((z * y.astype(jnp.float32)).sum(-1, keepdims=True)
-                for z, y in zip(turned, arrays, strict=True))
-    grads = [beta * z for z in turned]
+  dbeta = beta if beta is None else sum(
+      (z * y.astype(jnp.float32)).sum(-1, keepdims=True)
+      for z, y in zip(turned, arrays, strict=True))
   return dlower, dbeta, tuple(
-      z.astype(y.dtype) for z, y in zip(grads, arrays, strict=True))
+      (z if beta is None else beta * z).astype(y.dtype)
+      for z, y in zip(turned, arrays, strict=True))
 
 
 solved.defvjp(_solved_forward, _solved_backward)
