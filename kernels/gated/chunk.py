@@ -10,15 +10,15 @@ the delta rules u and w contain the inverse of a triangular matrix: the WY form
 of Yang et al. 2024 (arXiv 2406.06484, section 3.2) and, with decays, of arXiv
 2412.06464, section 3.3. A delta rule without a and b has -w in place of w.
 
-First all chunks of a segment are prepared in parallel. Then `_walk` finds the
+First all chunks of a segment are prepared in parallel. Then `_states` finds the
 states: the delta rules insert U, so that S' = (keep + k^T w) S + k^T u + kv.
-Last, outputs follow from the states, again in parallel.
+Last, outputs follow from the states, again in parallel. The backward pass finds
+the gradients dS' in the same way; gradients of w, u and k follow from dS', S
+and U, without one of the matrices keep + k^T w.
 
 Shapes: n chunks, B batch, G groups of R heads that share q and k, C tokens, N
 width of q and k, E width of v; X = n B G.
 """
-
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -165,7 +165,7 @@ def _keep(sums, *lead):
   """Returns the decay over each chunk and its log, [*lead, N or 1, 1]."""
   if sums is None:
     return None, None
-  last = sums.at(-1)
+  last = sums.last()
   return [y.reshape(*lead, -1, 1) for y in (last.since(), last.rest)]
 
 
@@ -220,7 +220,6 @@ def _states(factor, added, state, reverse=False):
 
 def _end_gradient(end, dafter, before, last):
   """Returns the gradient of the log decay of chunks: S' times its gradient."""
-  out = jnp.concatenate([(x * y).sum(-1, keepdims=True) for x, y in (
-      (dafter[:-1], before[1:]), (dafter[-1:], last[None]))])
-  out = out.sum(-2, keepdims=True) if end.shape[-2] == 1 else out
-  return out.reshape(end.shape)
+  axes = (-2, -1) if end.shape[-2] == 1 else -1
+  return jnp.concatenate([(x * y).sum(axes) for x, y in (
+      (dafter[:-1], before[1:]), (dafter[-1:], last[None]))]).reshape(end.shape)

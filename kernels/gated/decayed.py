@@ -49,11 +49,10 @@ class Sums(NamedTuple):
 
   def until(self):
     """Returns the decay from each row to the last row."""
-    return self.at(-1).minus(self)
+    return self.last().minus(self)
 
-  def at(self, row):
-    return Sums(*(lax.slice_in_dim(x, row % x.shape[-2], row % x.shape[-2] + 1,
-                                   axis=-2) for x in self))
+  def last(self):
+    return Sums(*(x[..., -1:, :] for x in self))
 
   def before(self):
     """Returns the sums of the rows up to i - 1."""
@@ -82,12 +81,11 @@ def tied(sign, x, sums):
 
 def _tied_backward(sign, saved, ct):
   x, sums = saved
-  dx = ct.astype(x.dtype)
   if sums is None:
-    return dx, None
+    return ct.astype(x.dtype), None
   dsums = sign * x.astype(jnp.float32) * ct
   dsums = dsums.sum(-1) if sums.rest.shape[-1] == 1 else dsums
-  return dx, Sums(*2 * [dsums.reshape(sums.rest.shape)])
+  return ct.astype(x.dtype), Sums(*2 * [dsums.reshape(sums.rest.shape)])
 
 
 tied.defvjp(lambda sign, *operands: (tied(sign, *operands), operands),
@@ -117,25 +115,22 @@ def _joined(strict, dtype, rows, columns, at, sums):
   block = 1 if dispatch.platform() == 'cpu' else BLOCK
   # Without the barrier, XLA would write the exponentials that several calls
   # share to memory: 16 for each token and channel.
-  out = _blocks(strict, *jax.tree.map(
-      lambda x: _cut(x, block),
-      lax.optimization_barrier((rows, columns, at, sums))))
+  r, c, i, j = jax.tree.map(
+      lambda x: x.reshape(-1, min(block, x.shape[-2]), x.shape[-1]),
+      lax.optimization_barrier((rows, columns, at, sums)))
+  out = (r[:, :, None] * c[:, None] * i.pairs(j, strict)).sum(-1)
   size = out.shape[-1]
   while size < rows.shape[1]:
     # From blocks of `size` rows to twice as many: rows of the second half meet
     # columns of the first, and their decays meet at the last of these columns.
     first, second = (Sums(*(_half(x, size, n) for x in y))
                      for n, y in enumerate((sums, at)))
-    between = first.at(-1)
+    between = first.last()
     high = _half(rows, size, 1) * second.minus(between)
     low = _half(columns, size, 0) * between.minus(first)
     out = _join(out, xla.einsum(_PAIRS, high, low, dtype))
     size *= 2
   return out
-
-
-def _blocks(strict, rows, columns, at, sums):
-  return (rows[:, :, None] * columns[:, None] * at.pairs(sums, strict)).sum(-1)
 
 
 def _of_channels_backward(strict, dtype, operands, ct):
@@ -149,17 +144,12 @@ _of_channels = jax.custom_vjp(_joined, nondiff_argnums=(0, 1))
 _of_channels.defvjp(lambda *x: (_joined(*x), x[2:]), _of_channels_backward)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def solved(dtype, lower, beta, arrays):
-  """Returns (I + A)^-1 diag(beta) y, float32 [X, C, N], of each array y.
+def _solved_forward(dtype, lower, beta, arrays):
+  """Returns (I + A)^-1 diag(beta) y of each array y, and what to save.
 
   A is [X, C, C]; only entries below the diagonal count, also of its gradient.
-  beta is [X, C, 1], or None for 1. `dtype` is that of matmuls.
+  beta is [X, C, 1], or None for 1. The results are float32 [X, C, N].
   """
-  return _solved_forward(dtype, lower, beta, arrays)[0]
-
-
-def _solved_forward(dtype, lower, beta, arrays):
   inv = inverse(lower)
   out = tuple(_solved('xij,xjd->xid', dtype, inv, beta, y) for y in arrays)
   return out, (inv, beta, arrays, out)
@@ -179,6 +169,7 @@ def _solved_backward(dtype, saved, cts):
       for z, y in zip(turned, arrays, strict=True))
 
 
+solved = jax.custom_vjp(lambda *x: _solved_forward(*x)[0], nondiff_argnums=(0,))
 solved.defvjp(_solved_forward, _solved_backward)
 
 
@@ -222,11 +213,6 @@ def _times(a, b):
   return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
-def _cut(x, size):
-  """Cuts rows into blocks: [X, C, N] -> [X * C / size, size, N]."""
-  return x.reshape(-1, min(size, x.shape[-2]), x.shape[-1])
-
-
 def _half(x, size, which):
   """Returns one half of each block of 2 `size` rows, [X, size, N]."""
   return x.reshape(-1, 2, size, x.shape[-1])[:, which]
@@ -244,6 +230,5 @@ def _join(diagonal, corner):
   """Returns [[top, 0], [corner, bottom]] of pairs of blocks in `diagonal`."""
   size = diagonal.shape[-1]
   top, bottom = (diagonal.reshape(-1, 2, size, size)[:, n] for n in (0, 1))
-  return jnp.concatenate([
-      jnp.concatenate([top, jnp.zeros_like(corner)], -1),
-      jnp.concatenate([corner, bottom], -1)], -2)
+  place = lambda x, i, j: jnp.pad(x, [(0, 0), (i, size - i), (j, size - j)])
+  return place(top, 0, 0) + place(corner, size, 0) + place(bottom, size, size)
