@@ -16,15 +16,17 @@ def precision(dtype):
           else lax.Precision.DEFAULT)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def einsum(spec, a, b):
-  """Computes jnp.einsum of two arrays of one dtype with float32 sums.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 3))
+def einsum(spec, a, b, dtype=None):
+  """Computes jnp.einsum of two arrays with float32 sums.
 
-  The result is float32. Its gradient is rounded to the dtype of the operands,
-  so that matmuls of the backward pass have the same dtypes. No index may occur
-  in one operand alone.
+  Operands are rounded to `dtype`, by default to the narrower of their dtypes.
+  The result is float32. Its gradient is rounded like the operands, so that
+  matmuls of the backward pass have the same dtypes; gradients of float32
+  operands are not rounded. No index may occur in one operand alone.
   """
-  prec = precision(a.dtype)
+  dtype = dtype or min(a.dtype, b.dtype, key=lambda x: x.itemsize)
+  prec, a, b = precision(dtype), a.astype(dtype), b.astype(dtype)
   if dispatch.platform() == 'cpu':
     # XLA's CPU backend lacks bf16 matmuls with float32 sums for some layouts.
     # Products of two bf16 numbers are exact in float32: the result is equal.
@@ -33,16 +35,16 @@ def einsum(spec, a, b):
                     preferred_element_type=jnp.float32)
 
 
-def _forward(spec, a, b):
-  return einsum(spec, a, b), (a, b)
+def _forward(spec, a, b, dtype):
+  return einsum(spec, a, b, dtype), (a, b)
 
 
-def _backward(spec, operands, ct):
+def _backward(spec, dtype, operands, ct):
   a, b = operands
   left, right, out = spec.replace('->', ',').split(',')
-  ct = ct.astype(a.dtype)
-  da = einsum(f'{out},{right}->{left}', ct, b)
-  db = einsum(f'{left},{out}->{right}', a, ct)
+  dtype = dtype or min(a.dtype, b.dtype, key=lambda x: x.itemsize)
+  da = einsum(f'{out},{right}->{left}', ct, b, dtype)
+  db = einsum(f'{left},{out}->{right}', a, ct, dtype)
   return da.astype(a.dtype), db.astype(b.dtype)
 
 

@@ -10,25 +10,24 @@ the delta rules u and w contain the inverse of a triangular matrix: the WY form
 of Yang et al. 2024 (arXiv 2406.06484, section 3.2) and, with decays, of arXiv
 2412.06464, section 3.3. A delta rule without a and b has -w in place of w.
 
-First all chunks of a segment are prepared in parallel. Then `_walk` finds the
+First all chunks of a segment are prepared in parallel. Then `_states` finds the
 states: the delta rules insert U, so that S' = (keep + k^T w) S + k^T u + kv.
-Last, outputs follow from the states, again in parallel.
+Last, outputs follow from the states, again in parallel. The backward pass finds
+the gradients dS' in the same way; gradients of w, u and k follow from dS', S
+and U, without one of the matrices keep + k^T w.
 
 Shapes: n chunks, B batch, G groups of R heads that share q and k, C tokens, N
 width of q and k, E width of v; X = n B G.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lra.kernels import xla
-from lra.kernels.gated.decayed import Sums, decayed, inverse
+from lra.kernels.gated.decayed import Sums, decayed, solved, tied
 from lra.kernels.xla import einsum
 
-UNROLL = 32  # turns of the loop over states in one turn of the compiled loop
+UNROLL = 64  # turns of the loop over states in one turn of the compiled loop
 
 
 def segment(scale, state, x):
@@ -46,158 +45,181 @@ def segment(scale, state, x):
 def _gated(state, x):
   """Returns the last state and float32 outputs, [n, B, H, C, E]."""
   lead, (groups, heads) = x.q.shape[:2], (x.q.shape[2], x.v.shape[2])
-  channels = x.log_decay.ndim == 5
+  dtype = x.q.dtype
   x, sums = _flat(x, heads // groups)
   q, k, v = x.q, x.k, x.v.reshape(-1, heads // groups, *x.v.shape[1:])
-  start, weights = 1.0, decayed(q, k, sums, sums).astype(v.dtype)
-  if channels:  # decays multiply keys, else values
-    added = einsum('xid,xrie->xrde', _end(k, sums), v)
-    q, weights = _start(q, sums), weights[:, None]
+  # Decays multiply keys, but values if several heads share the keys.
+  shared = heads > groups
+  if shared:
+    v = tied(-1, v, sums)
   else:
-    added = einsum('xid,xrie->xrde', k, xla.weighed(v, sums.until()))
-    start = sums.since()
+    q, k = tied(1, q, sums), tied(-1, k, sums)
+  weights = decayed(dtype, q, k, sums, sums)
+  weights = weights.reshape(*v.shape[:3], -1).astype(dtype)
+  if shared:
+    ends = v * sums.until()
+  else:
+    q, k, ends = _start(q, sums), _end(k, sums), v
+  added = einsum('xid,xrie->xrde', k, ends)
   split = lambda y: y.reshape(*lead, heads, *y.shape[2:])
-  keep = _keep(sums).reshape(*added.shape[:2], -1, 1)
-  before, state = _walk(False, split(keep), split(added), state)
-  before = before.astype(v.dtype).reshape(added.shape)
-  out = einsum('xid,xrde->xrie', q, before) * start
-  return state, split(out + einsum('xrij,xrje->xrie', weights, v))
+  keep, end = map(split, _keep(sums, *added.shape[:2]))
+  before, state = _walk(keep, end, split(added), state)
+  out = einsum('xid,xrde->xrie', q, before.astype(dtype).reshape(added.shape))
+  out = out * sums.since() if shared else out
+  out += einsum('xrij,xrje->xrie', weights, v)
+  return state, split(tied(1, out, sums) if shared else out)
 
 
 def _delta(state, x):
-  dtype, lead = x.q.dtype, x.q.shape[:3]
+  dtype = x.q.dtype
   x, sums = _flat(x)
   beta = x.beta[..., None]
-  pairs = _pairs(x.k, x.k, sums, sums, strict=True)
-  solve = inverse(beta * pairs) * jnp.swapaxes(beta, -1, -2)
-  w = _solved(solve, _start(x.k, sums))
-  return _affine(state, lead, x, sums, u=_solved(solve, x.v), w=w, sign=-1,
-                 k=_end(x.k, sums), kv=None,
-                 weights=_pairs(x.q, x.k, sums, sums).astype(dtype), o=None)
-
-
-def _solved(solve, y):
-  """Returns solve y, as if the float32 matrix had twice the digits of y.
-
-  If beta is above 1, entries alternate in sign, up to 4. Errors of 8 bits in
-  them would let a state grow that the exact rule keeps bounded.
-  """
-  spec = 'xij,xjd->xid'
-  if y.dtype == jnp.float32:
-    return einsum(spec, solve, y)
-  high = xla.rounded(solve, y.dtype)
-  low = (solve - high).astype(y.dtype)
-  return einsum(spec, high.astype(y.dtype), y) + einsum(spec, low, y)
+  q, rows, columns = tied(1, x.q, sums), tied(1, x.k, sums), tied(-1, x.k, sums)
+  pairs = _pairs(dtype, rows, columns, sums, sums, strict=True)
+  w, u = solved(dtype, beta * pairs, beta, (-_start(rows, sums), x.v))
+  return _affine(
+      dtype, *_keep(sums, len(x.q)), _start(q, sums), _end(columns, sums), w, u,
+      _pairs(dtype, q, columns, sums, sums), None, None, state)
 
 
 def _general(state, x):
-  dtype, lead = x.q.dtype, x.q.shape[:3]
-  g = x.log_decay
+  dtype = x.q.dtype
   x, sums = _flat(x)
   # `a` of token i reads the state after token i - 1.
-  at = None if g is None else _sums(g, -1)
-  solve = inverse(-_pairs(x.a, x.b, at, sums, strict=True)).astype(dtype)
-  times = functools.partial(einsum, 'xij,xje->xie')
-  u = times(_pairs(x.a, x.k, at, sums, strict=True).astype(dtype), x.v)
-  w = times(solve, _start(x.a, at))
+  at = None if sums is None else sums.before()
+  q, a = tied(1, x.q, sums), tied(1, x.a, at)
+  b, k = tied(-1, x.b, sums), tied(-1, x.k, sums)
+  u = einsum('xij,xje->xie', _pairs(dtype, a, k, at, sums, strict=True), x.v)
+  w, u = solved(dtype, -_pairs(dtype, a, b, at, sums, strict=True), None,
+                (_start(a, at), u))
   return _affine(
-      state, lead, x, sums, u=times(solve, u.astype(dtype)), w=w, sign=1,
-      k=_end(x.b, sums),
-      kv=einsum('xid,xie->xde', _end(x.k, sums), x.v),
-      weights=_pairs(x.q, x.b, sums, sums).astype(dtype),
-      o=times(_pairs(x.q, x.k, sums, sums).astype(dtype), x.v))
+      dtype, *_keep(sums, len(x.q)), _start(q, sums), _end(b, sums), w, u,
+      _pairs(dtype, q, b, sums, sums),
+      einsum('xid,xie->xde', _end(k, sums), x.v),
+      einsum('xij,xje->xie', _pairs(dtype, q, k, sums, sums), x.v), state)
 
 
-def _affine(state, lead, x, sums, *, u, w, sign, k, kv, weights, o):
-  """Returns the last state and the outputs of a delta rule."""
-  dtype = x.q.dtype
-  factor = sign * einsum('xid,xie->xde', k, w.astype(dtype))
-  keep = 1.0 if sums is None else _keep(sums).reshape(len(u), -1, 1)
-  factor += keep * jnp.eye(factor.shape[-1])[None]
+def _affine_forward(dtype, keep, end, q, k, w, u, weights, kv, o, state):
+  """Returns (last state, outputs) of a delta rule, and arrays to save.
+
+  Without decay, keep and end are None; `_delta` has neither kv nor o.
+  """
+  split = lambda y: y.reshape(-1, *state.shape[:2], *y.shape[1:])
+  q, k, w, weights = (y.astype(dtype) for y in (q, k, w, weights))
+  factor = einsum('xid,xie->xde', k, w)
+  factor += (1.0 if keep is None else keep) * jnp.eye(k.shape[-1])[None]
   added = einsum('xid,xie->xde', k, u.astype(dtype))
   added = added if kv is None else added + kv
-  split = lambda y: y.reshape(*lead, *y.shape[1:])
-  before, state = _walk(True, split(factor), split(added), state)
-  before = before.astype(dtype).reshape(added.shape)
-  rows = u + sign * einsum('xid,xde->xie', w.astype(dtype), before)
-  out = einsum('xid,xde->xie', _start(x.q, sums), before)
+  factor = split(factor)
+  before, last = _states(factor, split(added), state)
+  flat = before.astype(dtype).reshape(added.shape)
+  rows = u + einsum('xid,xde->xie', w, flat)
+  out = einsum('xid,xde->xie', q, flat)
   out += einsum('xij,xje->xie', weights, rows.astype(dtype))
-  return state, split(out if o is None else out + o)
+  out = out if o is None else out + o
+  return (last, split(out)), (
+      keep, end, q, k, w, rows, weights, kv, o, factor, before, last)
+
+
+def _affine_backward(dtype, saved, cts):
+  keep, end, q, k, w, rows, weights, kv, o, factor, before, last = saved
+  dlast, dout = cts
+  flat = lambda y: y.reshape(-1, *y.shape[3:])
+  do, states = flat(dout).astype(dtype), flat(before).astype(dtype)
+  du = einsum('xij,xie->xje', weights, do)
+  dbefore = einsum('xid,xie->xde', q, do)
+  dbefore += einsum('xid,xie->xde', w, du.astype(dtype))
+  dafter, dstate = _states(factor, dbefore.reshape(before.shape), dlast, True)
+  d = flat(dafter).astype(dtype)
+  du += einsum('xid,xde->xie', k, d)
+  rows = rows.astype(dtype)
+  return (
+      jax.tree.map(jnp.zeros_like, keep),
+      # Without the barrier, XLA would join the states of the loop once more.
+      None if end is None else _end_gradient(
+          end, *lax.optimization_barrier((dafter, before)), last),
+      einsum('xie,xde->xid', do, states), einsum('xie,xde->xid', rows, d),
+      einsum('xie,xde->xid', du.astype(dtype), states), du,
+      einsum('xie,xje->xij', do, rows), None if kv is None else flat(dafter),
+      None if o is None else flat(dout), dstate)
+
+
+_affine = jax.custom_vjp(
+    lambda *x: _affine_forward(*x)[0], nondiff_argnums=(0,))
+_affine.defvjp(_affine_forward, _affine_backward)
 
 
 def _flat(x, heads=1):
-  """Joins the first axes of all arrays to X, and returns `_sums`, too."""
-  sums = None if x.log_decay is None else _sums(x.log_decay, 0, heads)
+  """Joins the first axes of all arrays to X, and returns `Sums`, too.
+
+  These are [X, C, N] of channels or [X, R, C, 1] of R = `heads`, or None.
+  """
+  g, sums = x.log_decay, None
+  if g is not None:
+    shape = g.shape[3:] if g.ndim == 5 else (heads, g.shape[3], 1)
+    sums = Sums.of(g.reshape(-1, *shape))
   return jax.tree.map(lambda y: y.reshape(-1, *y.shape[3:]), x), sums
 
 
-def _sums(g, to=0, heads=1):
-  """Returns `Sums`, [X, C, N] of channels or [X, R, C, 1] of R = `heads`."""
-  shape = g.shape[3:] if g.ndim == 5 else (heads, g.shape[3], 1)
-  return Sums.of(g.reshape(-1, *shape), to)
+def _keep(sums, *lead):
+  """Returns the decay over each chunk and its log, [*lead, N or 1, 1]."""
+  if sums is None:
+    return None, None
+  last = sums.last()
+  return [y.reshape(*lead, -1, 1) for y in (last.since(), last.rest)]
 
 
-def _keep(sums):
-  """Returns the decay over a chunk, [..., N, 1]."""
-  return jnp.swapaxes(sums.at(-1).since(), -1, -2)
-
-
-def _pairs(rows, columns, at, sums, strict=False):
-  out = decayed(rows, columns, at, sums, strict)
+def _pairs(*args, **kwargs):
+  out = decayed(*args, **kwargs)
   return out[:, 0] if out.ndim == 4 else out
 
 
 def _start(x, sums):
-  return x if sums is None else xla.weighed(
-      x, sums.since().reshape(*x.shape[:2], -1))
+  return x if sums is None else x * sums.since().reshape(*x.shape[:2], -1)
 
 
 def _end(x, sums):
-  return x if sums is None else xla.weighed(
-      x, sums.until().reshape(*x.shape[:2], -1))
+  return x if sums is None else x * sums.until().reshape(*x.shape[:2], -1)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _walk(matrix, factor, added, state):
+def _walk_forward(factor, end, added, state):
+  """Returns `_states` of F = exp(end), and arrays to save."""
+  before, last = _states(factor, added, state)
+  return (before, last), (factor, before, last)
+
+
+def _walk_backward(saved, cts):
+  (factor, before, last), (dbefore, dlast) = saved, cts
+  dafter, dstate = _states(factor, dbefore, dlast, True)
+  dend = _end_gradient(factor, dafter, before, last)
+  return jnp.zeros_like(factor), dend, dafter, dstate
+
+
+_walk = jax.custom_vjp(lambda *x: _walk_forward(*x)[0])
+_walk.defvjp(_walk_forward, _walk_backward)
+
+
+def _states(factor, added, state, reverse=False):
   """Returns the states before all chunks, and the last: S' = F S + A.
 
-  F is [n, B, H, N, N] with `matrix`, else it multiplies rows: [n, B, H, N, 1].
-  A and the states are [n, B, H, N, E], the first and last state [B, H, N, E].
+  F is [n, B, H, N, N], or [n, B, H, N or 1, 1] and multiplies rows. A and the
+  states are [n, B, H, N, E], the first and last state [B, H, N, E]. `reverse`
+  goes from the last chunk to the first, with transposed F.
   """
   def turn(s, x):
-    return _apply(matrix, x[0], s) + x[1], s
+    f, a = x
+    if f.shape[-1] == 1:
+      return f * s + a, s
+    f = jnp.swapaxes(f, -1, -2) if reverse else f
+    return jnp.matmul(f, s, precision=lax.Precision.HIGHEST) + a, s
 
-  last, before = lax.scan(turn, state, (factor, added), unroll=UNROLL)
+  last, before = lax.scan(turn, state, (factor, added), reverse=reverse,
+                          unroll=UNROLL)
   return before, last
 
 
-def _apply(matrix, factor, state):
-  if not matrix:
-    return factor * state
-  return jnp.matmul(factor, state, precision=lax.Precision.HIGHEST)
-
-
-def _walk_forward(matrix, factor, added, state):
-  before, last = _walk(matrix, factor, added, state)
-  return (before, last), (factor, before)
-
-
-def _walk_backward(matrix, saved, ct):
-  (factor, before), (dbefore, dlast) = saved, ct
-  turned = jnp.swapaxes(factor, -1, -2) if matrix else factor
-
-  def turn(d, x):
-    return _apply(matrix, x[0], d) + x[1], d
-
-  first, dadded = lax.scan(turn, dlast, (turned, dbefore), reverse=True,
-                           unroll=UNROLL)
-  if matrix:
-    dfactor = _apply(True, dadded, jnp.swapaxes(before, -1, -2))
-  else:
-    dfactor = (dadded * before).sum(-1, keepdims=True)
-    if factor.shape[-2] == 1:
-      dfactor = dfactor.sum(-2, keepdims=True)
-  return dfactor, dadded, first
-
-
-_walk.defvjp(_walk_forward, _walk_backward)
+def _end_gradient(end, dafter, before, last):
+  """Returns the gradient of the log decay of chunks: S' times its gradient."""
+  axes = (-2, -1) if end.shape[-2] == 1 else -1
+  return jnp.concatenate([(x * y).sum(axes) for x, y in (
+      (dafter[:-1], before[1:]), (dafter[-1:], last[None]))]).reshape(end.shape)

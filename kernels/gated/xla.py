@@ -14,7 +14,8 @@ from jax import lax
 from lra.kernels import axes, dispatch
 from lra.kernels.gated import chunk, steps
 
-CHUNK = 64
+CHUNK = 64  # most tokens of a chunk
+LEAST = {'cpu': 16, 'gpu': 32}  # fewest; `CHUNK` elsewhere
 SEGMENT, CPU_SEGMENT = 2048, 256  # tokens; a CPU's caches hold the shorter one
 STEPS = 320  # largest N E for which a CPU goes token by token
 STEP_SEGMENT = 16  # tokens of a segment then
@@ -53,13 +54,16 @@ def backward(inputs, saved, cotangents, options):
 
 def _plan(x):
   """Returns the function of a segment, and the one that cuts arrays."""
-  size, tokens, width = CHUNK, SEGMENT, x.k.shape[-1]
+  tokens, width = SEGMENT, x.k.shape[-1]
+  least = LEAST.get(dispatch.platform(), CHUNK)
   if dispatch.platform() == 'cpu':
     if width * x.v.shape[-1] <= STEPS:
       return steps.segment, functools.partial(_split, 1, STEP_SEGMENT)
-    # Least work: about as many tokens as channels.
-    size, tokens = min(size, max(16, _power(width))), CPU_SEGMENT
-  size = min(size, _power(x.q.shape[1]))
+    tokens = CPU_SEGMENT
+  elif x.beta is None and x.a is None:
+    width = max(width, x.v.shape[-1])
+  # Least work and memory traffic: about as many tokens as channels.
+  size = min(CHUNK, max(least, _power(width)), _power(x.q.shape[1]))
   return chunk.segment, functools.partial(_split, size, tokens // size)
 
 

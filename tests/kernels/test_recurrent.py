@@ -86,7 +86,8 @@ def test_xla(case):
   check('xla', case)
 
 
-@_cases([DELTA[6], *SCAN, *(Case('gated', 140, channels=x) for x in (0, 1))],
+@_cases([DELTA[6], DELTA[6].but(features=40), *SCAN,
+         *(Case('gated', 140, channels=x) for x in (0, 1))],
         [DELTA[i] for i in (1, 3, 4, 8)])  # fmt: skip
 def test_chunks_of_accelerators(case, monkeypatch):
   """Tests chunks of other sizes; the last one is shorter."""
