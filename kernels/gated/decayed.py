@@ -21,6 +21,7 @@ from lra.kernels import dispatch, xla
 # Smallest log decay used: exp(-104) is 0 in float32.
 LEAST = -104.0
 BLOCK = 16  # rows of the smallest blocks, a power of two
+CPU_BLOCK = 4  # a CPU takes longer for exponentials than for small matmuls
 # Axes: x chunks, i and j tokens, d channels.
 _PAIRS = 'xid,xjd->xij'
 
@@ -111,13 +112,15 @@ def decayed(dtype, rows, columns, at=None, sums=None, strict=False):
 
 
 def _joined(strict, dtype, rows, columns, at, sums):
-  # A CPU takes longer for exponentials than for small matmuls.
-  block = 1 if dispatch.platform() == 'cpu' else BLOCK
-  # Without the barrier, XLA would write the exponentials that several calls
-  # share to memory: 16 for each token and channel.
+  block, given = BLOCK, (rows, columns, at, sums)
+  if dispatch.platform() == 'cpu':
+    block = CPU_BLOCK
+  else:
+    # Without the barrier, XLA would write the exponentials that several calls
+    # share to memory: 16 for each token and channel. On a CPU it should.
+    given = lax.optimization_barrier(given)
   r, c, i, j = jax.tree.map(
-      lambda x: x.reshape(-1, min(block, x.shape[-2]), x.shape[-1]),
-      lax.optimization_barrier((rows, columns, at, sums)))
+      lambda x: x.reshape(-1, min(block, x.shape[-2]), x.shape[-1]), given)
   out = (r[:, :, None] * c[:, None] * i.pairs(j, strict)).sum(-1)
   size = out.shape[-1]
   while size < rows.shape[1]:

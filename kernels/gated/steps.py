@@ -1,7 +1,7 @@
-"""Gated linear attention and the delta rules, token by token.
+"""The general delta rule, token by token.
 
-A CPU computes small states faster in this way than in chunks, and compiles it
-faster. Shapes are those of `chunk.segment`, with chunks of C = 1 token. Inside,
+A CPU computes small states of large batches faster in this way than in chunks,
+and compiles it faster. Shapes are those of `chunk.segment`, with chunks of C = 1 token. Inside,
 the last axis counts the heads of all examples, which fills vector registers.
 """
 
@@ -14,10 +14,9 @@ def segment(scale, state, x):
   """Returns the state after a segment, and outputs [n, B, H, 1, E]."""
   shape, dtype = x.v.shape, x.v.dtype
   last = lambda y: jnp.swapaxes(y.reshape(shape[0], -1, y.shape[-1]), 1, 2)
-  q, k = (jnp.repeat(y, shape[2] // y.shape[2], axis=2) for y in (x.q, x.k))
   x = jax.tree.map(
       lambda y: last((y if y.ndim == 5 else y[..., None]).astype(jnp.float32)),
-      x._replace(q=q, k=k))
+      x)
   first = jnp.moveaxis(state.reshape(-1, *state.shape[2:]), 0, 2)
   after, out = lax.scan(
       jax.checkpoint(_step, prevent_cse=False), first, x)
@@ -27,14 +26,10 @@ def segment(scale, state, x):
 
 def _step(state, x):
   """Returns a state [N, E, X] after a token, and its output [E, X]."""
-  after, rows = state, x.v
+  after = state
   if x.log_decay is not None:
     after = jnp.exp(x.log_decay)[:, None] * state
-  if x.a is not None:
-    after += x.b[:, None] * _read(x.a, state)[None]
-  if x.beta is not None:
-    rows = x.beta * (rows - _read(x.k, after))
-  after += x.k[:, None] * rows[None]
+  after += x.b[:, None] * _read(x.a, state)[None] + x.k[:, None] * x.v[None]
   return after, _read(x.q, after)
 
 

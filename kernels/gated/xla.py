@@ -17,7 +17,7 @@ from lra.kernels.gated import chunk, steps
 CHUNK = 64  # most tokens of a chunk
 LEAST = {'cpu': 16, 'gpu': 32}  # fewest; `CHUNK` elsewhere
 SEGMENT, CPU_SEGMENT = 2048, 256  # tokens; a CPU's caches hold the shorter one
-STEPS = 320  # largest N E for which a CPU goes token by token
+STEPS = 320  # largest N E of a general rule that a CPU goes token by token
 STEP_SEGMENT = 16  # tokens of a segment then
 
 
@@ -57,7 +57,7 @@ def _plan(x):
   tokens, width = SEGMENT, x.k.shape[-1]
   least = LEAST.get(dispatch.platform(), CHUNK)
   if dispatch.platform() == 'cpu':
-    if width * x.v.shape[-1] <= STEPS:
+    if x.a is not None and width * x.v.shape[-1] <= STEPS:
       return steps.segment, functools.partial(_split, 1, STEP_SEGMENT)
     tokens = CPU_SEGMENT
   elif x.beta is None and x.a is None:
