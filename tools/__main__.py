@@ -24,7 +24,8 @@ from lra.core import machine, streams
 from lra.core.errors import UserError
 
 NAMES = ('step', 'torch_cpu', 'tables', 'layers', 'launches', 'collectives',
-         'studies', 'errors', 'onchip', 'recorded', 'benchmark', 'h200', 'triton_report')
+         'studies', 'errors', 'onchip', 'recorded', 'benchmark', 'h200',
+         'triton_report')
 
 
 def main() -> int:
