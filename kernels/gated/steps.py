@@ -1,7 +1,7 @@
 """The general delta rule, token by token.
 
 A CPU computes small states of large batches faster in this way than in chunks,
-and compiles it faster. Shapes are those of `chunk.segment`, with chunks of C = 1
+and compiles it faster. Shapes are those of `chunk.segment`, with chunks of one
 token. Inside, the last axis counts the heads of all examples, which fills
 vector registers.
 """
