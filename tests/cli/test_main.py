@@ -109,7 +109,7 @@ def test_a_run_that_changes_its_protocol_is_recorded_on_request(
   row = text.split('## Protocol `simpletron`, settings changed\n')[
       1].splitlines()[5]
   assert row.startswith(
-      '| 1 | [simpletron](mechanisms/simpletron.md) | ')
+      '| 1 | [simpletron, steps 4, width 16](mechanisms/simpletron.md) | ')
   assert 'train.steps 4 instead' in row
 
   page.unlink()

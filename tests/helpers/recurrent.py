@@ -219,9 +219,11 @@ def check(kernel, case):
   want, found = call.want(), {}
   assert got.keys() == want.keys()
   for name, x in got.items():
-    x = parts(x)
+    x, exact = parts(x), parts(want[name])
     assert np.isfinite(x).all(), name
-    found[name] = errors.relative_rms(x, parts(want[name]))
+    # The decay of a first token has the gradient 0. Rounding may differ from it.
+    found[name] = errors.relative_rms(x, exact) if exact.any() else (
+      np.sqrt(np.square(x).mean()))
     if name not in ('last', 'initial_state') and x.ndim > 2:
       assert not x[:, call.off].any(), name
   assert max(found.values()) < case.bound, found
