@@ -8,7 +8,7 @@ U has a row for each token. In gated linear attention w = 0 and u is v, as in
 Mamba-2 (arXiv 2405.21060, section 6) and GLA (arXiv 2312.06635, section 4). In
 the delta rules u and w contain the inverse of a triangular matrix: the WY form
 of Yang et al. 2024 (arXiv 2406.06484, section 3.2) and, with decays, of arXiv
-2412.06464, section 3.3. A delta rule without a and b has -w in place of w.
+2412.06464, section 3.3. There w has a minus sign, unless the rule has a and b.
 
 First all chunks of a segment are prepared in parallel. Then `_states` finds the
 states: the delta rules insert U, so that S' = (keep + k^T w) S + k^T u + kv.

@@ -221,7 +221,7 @@ def check(kernel, case):
   for name, x in got.items():
     x, exact = parts(x), parts(want[name])
     assert np.isfinite(x).all(), name
-    # The decay of a first token has the gradient 0. Rounding may differ from it.
+    # The decay of a first token has the gradient 0, up to rounding.
     found[name] = errors.relative_rms(x, exact) if exact.any() else (
       np.sqrt(np.square(x).mean()))
     if name not in ('last', 'initial_state') and x.ndim > 2:

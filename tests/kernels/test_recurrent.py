@@ -167,10 +167,9 @@ def test_minus_infinity_forgets_all_before(case):
 
 
 @_cases([DELTA[0], GATED[3].but(mask=True), SCAN[6]],
-        [DELTA[2], DELTA[6], DELTA[8], GATED[7], *SCAN[1:6]])  # fmt: skip
-@pytest.mark.parametrize('steps', [320, pytest.param(0, marks=FULL)])
-def test_strict_modes(case, steps, monkeypatch):
-  monkeypatch.setattr(gated, 'STEPS', steps)
+        [DELTA[2], DELTA[6], DELTA[6].but(features=40), DELTA[8], GATED[7],
+         *SCAN[1:6]])  # fmt: skip
+def test_strict_modes(case):
   call = Call(case)
   with (jax.numpy_rank_promotion('raise'),
         jax.numpy_dtype_promotion('strict')):  # fmt: skip
