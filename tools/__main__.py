@@ -20,7 +20,7 @@ import importlib
 import sys
 
 from lra.cli import command
-from lra.core import machine, streams
+from lra.core import environment, machine, streams
 from lra.core.errors import UserError
 
 NAMES = ('step', 'torch_cpu', 'tables', 'layers', 'launches', 'collectives',
@@ -42,5 +42,6 @@ def main() -> int:
 
 
 if __name__ == '__main__':
+  environment.keep_freed_memory()  # as in run_lra.py
   streams.keep()
   command.run(main)

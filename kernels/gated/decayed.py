@@ -40,9 +40,11 @@ class Sums(NamedTuple):
     rows = jnp.tril(jnp.ones((g.shape[-2],) * 2, jnp.float32))
     g = jnp.maximum(g, LEAST)
     whole = jnp.round(lax.stop_gradient(g) * 16) / 16
-    return cls(*(jnp.einsum('ij,...jd->...id', rows, y,
-                            precision=lax.Precision.HIGHEST)
-                 for y in (whole, g - whole)))
+    product = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+    if g.shape[-1] == 1:  # one matmul in the place of many narrow ones
+      return cls(*(product(y[..., 0], rows.T)[..., None]
+                   for y in (whole, g - whole)))
+    return cls(product(rows, whole), product(rows, g - whole))
 
   def since(self):
     """Returns the decay from the first row to each row."""

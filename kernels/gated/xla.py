@@ -18,6 +18,7 @@ CHUNK = 64  # most tokens of a chunk
 LEAST = {'cpu': 16, 'gpu': 32}  # fewest; `CHUNK` elsewhere
 SEGMENT, CPU_SEGMENT = 2048, 256  # tokens; a CPU's caches hold the shorter one
 STEPS = 320  # largest N E of a general rule that a CPU goes token by token
+STEP_ROWS = 64  # fewest heads of all examples then: they fill vector registers
 STEP_SEGMENT = 16  # tokens of a segment then
 
 
@@ -57,7 +58,9 @@ def _plan(x):
   tokens, width = SEGMENT, x.k.shape[-1]
   least = LEAST.get(dispatch.platform(), CHUNK)
   if dispatch.platform() == 'cpu':
-    if x.a is not None and width * x.v.shape[-1] <= STEPS:
+    batch, _, heads, values = x.v.shape
+    if (x.a is not None and width * values <= STEPS
+        and batch * heads >= STEP_ROWS):
       return steps.segment, functools.partial(_split, 1, STEP_SEGMENT)
     tokens = CPU_SEGMENT
   elif x.beta is None and x.a is None:

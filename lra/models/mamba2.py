@@ -19,6 +19,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.kernels import xla
 from lra.models import About
 from lra.nn import norm
 from lra.nn.convolution import ShortConvolution
@@ -52,10 +53,10 @@ class Mixer(SelectiveMixer):
 
     skip_1x1xHx1 = self.param(
         'skip', nn.initializers.ones, (self.num_heads,))[None, None, :, None]
-    y_BxLxHxE = sum(
+    y_BxLxHxE = xla.written(sum(
         o.astype(jnp.float32) + skip_1x1xHx1 * x.astype(jnp.float32)
         for o, (x, _, _) in zip(self.attend(operands, mask_BxL), ways,
-                                strict=True))
+                                strict=True)))
     y_BxLxGxF = (y_BxLxHxE.reshape(z_BxLxI.shape) * nn.silu(
         z_BxLxI.astype(jnp.float32))).reshape(
             *z_BxLxI.shape[:2], self.groups, -1)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from lra import kernels
+from lra.kernels import xla
 from lra.nn import arrays
 
 
@@ -105,7 +106,7 @@ class ShortConvolution(nn.Module):
       bias_D = self.param('bias', self._init, x_BxLxD.shape[-1:])
       y_BxLxD += bias_D[None, None]
     y_BxLxD = nn.silu(y_BxLxD).astype(self.dtype)
-    return jnp.where(keep_BxLx1, y_BxLxD, 0)
+    return xla.written(jnp.where(keep_BxLx1, y_BxLxD, 0))
 
   def _init(self, key, shape):
     bound = self.width**-0.5

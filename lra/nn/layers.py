@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from lra import kernels
 from lra.core.errors import UserError
+from lra.kernels import xla
 from lra.nn import arrays, contraction
 
 KERNEL_INIT = nn.initializers.xavier_uniform()
@@ -57,6 +58,7 @@ class Projection(nn.Module):
     axes = range(x.ndim - len(self.ins), x.ndim), range(len(self.ins))
     y = jax.lax.dot_general(
         x.astype(self.dtype), self.kernel.astype(self.dtype), (axes, ((), ())))
+    y = xla.written(y)
     return y if self.bias is None else y + arrays.to_rank_of(
         self.bias.astype(self.dtype), y)
 
