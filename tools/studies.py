@@ -34,6 +34,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from lra.core import files, machine, paths
 from lra.many import runs as runs_lib
@@ -87,7 +88,7 @@ def matmuls(jaxpr) -> list[int]:
       left = equation.invars[0].aval.shape
       found.append(equation.outvars[0].aval.size * int(np.prod(
           [left[i] for i in contracted])))
-    for inner in jax.core.jaxprs_in_params(equation.params):
+    for inner in core.jaxprs_in_params(equation.params):
       found += matmuls(inner)
   return found
 

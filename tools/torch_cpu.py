@@ -23,8 +23,9 @@ from lra.share.quantised import interleaved, quartiles
 from tools import config_of
 from tools.step import drawn_steps
 
-# Batch, length, width, heads, width of the MLP -> examples of a microbatch.
-SIZES = {(4, 2000, 256, 4, 1024): 1, (32, 256, 32, 2, 64): 8}
+# Batch, length, width, heads, width of the MLP -> examples of a microbatch; the
+# second size is that of the laptop arena, which trains on whole batches.
+SIZES = {(4, 2000, 256, 4, 1024): 1, (32, 256, 32, 2, 64): 32}
 BLOCKS = 2
 MODELS = ('transformer', 'linear_transformer', 'simpletron', 'lightning')
 ROUNDS = 9
