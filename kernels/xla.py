@@ -9,6 +9,8 @@ from jax import lax
 
 from lra.kernels import dispatch
 
+MOST_ROWS = 512  # longest axis of matmuls that `rows_first` changes
+
 
 def precision(dtype):
   """Returns a matmul precision: full for float32 operands, else the default."""
@@ -31,7 +33,7 @@ def einsum(spec, a, b, dtype=None):
     # XLA's CPU backend lacks bf16 matmuls with float32 sums for some layouts.
     # Products of two bf16 numbers are exact in float32: the result is equal.
     a, b = a.astype(jnp.float32), b.astype(jnp.float32)
-    spec, a, b = _rows_first(spec, a, b)
+    spec, a, b = rows_first(spec, a, b)
   return jnp.einsum(spec, a, b, precision=prec,
                     preferred_element_type=jnp.float32)
 
@@ -52,21 +54,27 @@ def _backward(spec, dtype, operands, ct):
 einsum.defvjp(_forward, _backward)
 
 
-def _rows_first(spec, a, b):
-  """Returns an equal einsum whose left array has the axes batch, kept, summed.
+def rows_first(spec, a, b):
+  """Returns the spec and arrays of an equal einsum, for a CPU in better order.
 
-  The left array is that whose kept axes come first in the result. A CPU
-  computes many small matmuls three times as fast in this order, which XLA does
-  not choose; the barrier keeps XLA from undoing it.
+  There the left array is that whose kept axes come first in the result, and its
+  axes are batch, kept, summed: a CPU computes many small matmuls three times as
+  fast in this order. The barrier keeps XLA from undoing it. Large matmuls hide
+  what the order costs.
   """
+  if dispatch.platform() != 'cpu':
+    return spec, a, b
   left, right, out = spec.replace('->', ',').split(',')
   own = [i for i in out if i not in left or i not in right]
   if own and own[0] in right:
     left, right, a, b = right, left, b, a
   order = ''.join(sorted(
       left, key=lambda i: 2 * (i not in out) + (i not in right)))
-  if order != left:
-    a = lax.optimization_barrier(a.transpose([left.index(i) for i in order]))
+  rows = max((n for i, n in zip(left, a.shape, strict=True)
+              if i not in right or i not in out), default=0)
+  if order == left or rows > MOST_ROWS:
+    return f'{left},{right}->{out}', a, b
+  a = lax.optimization_barrier(a.transpose([left.index(i) for i in order]))
   return f'{order},{right}->{out}', a, b
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from lra.kernels import axes, dispatch, meshes, random_bits
 from lra.kernels.softmax import distances
-from lra.kernels.xla import precision
+from lra.kernels.xla import precision, rows_first
 
 # Most rows and columns of a tile on a CPU, and of the smallest tile elsewhere.
 # Its float32 logits then take 1 MiB per head.
@@ -135,6 +135,7 @@ def _each_group(function, *arrays):
 
 
 def _dot(equation, x, y):
+  equation, x, y = rows_first(equation, x, y)
   return jnp.einsum(equation, x, y, precision=precision(x.dtype),
                     preferred_element_type=jnp.float32)
 
