@@ -86,7 +86,15 @@ def test_xla(case):
   check('xla', case)
 
 
-@_cases([DELTA[6], DELTA[6].but(features=40), *SCAN,
+@_cases([DELTA[6], DELTA[9]],
+        [DELTA[7], *(x for x in MORE if x.op == 'general')])  # fmt: skip
+def test_token_by_token(case, monkeypatch):
+  """Tests what a CPU does with large batches."""
+  monkeypatch.setattr(gated, 'STEP_ROWS', 1)
+  check('xla', case)
+
+
+@_cases([DELTA[6], *SCAN,
          *(Case('gated', 140, channels=x) for x in (0, 1))],
         [DELTA[i] for i in (1, 3, 4, 8)])  # fmt: skip
 def test_chunks_of_accelerators(case, monkeypatch):
@@ -167,8 +175,7 @@ def test_minus_infinity_forgets_all_before(case):
 
 
 @_cases([DELTA[0], GATED[3].but(mask=True), SCAN[6]],
-        [DELTA[2], DELTA[6], DELTA[6].but(features=40), DELTA[8], GATED[7],
-         *SCAN[1:6]])  # fmt: skip
+        [DELTA[2], DELTA[6], DELTA[8], GATED[7], *SCAN[1:6]])  # fmt: skip
 def test_strict_modes(case):
   call = Call(case)
   with (jax.numpy_rank_promotion('raise'),
