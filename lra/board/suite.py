@@ -2,7 +2,8 @@
 
 `suite.toml` names its tasks. A mechanism's row of a task has the learning rate
 that a search chose. The average is over the tasks with a column of Long Range
-Arena; a mechanism without one of them has none.
+Arena, but for those that did not foretell it; a mechanism without one of these
+tasks has no average.
 """
 
 import functools
@@ -34,13 +35,17 @@ _DRAWS = 2000
 
 
 class Task(NamedTuple):
-  """A task of the arena; `column` is that of Long Range Arena, '' for none."""
+  """A task of the arena; `column` is that of Long Range Arena, '' for none.
+
+  It is not `validated` if held-out mechanisms had another order there.
+  """
   name: str
   ability: str
   why: str
   example: str
   best: str
   column: str = ''
+  validated: bool = True
 
 
 class Suite(NamedTuple):
@@ -52,8 +57,12 @@ class Suite(NamedTuple):
   known: Sequence[str]
 
   @property
-  def averaged(self) -> list[Task]:
+  def compared(self) -> list[Task]:
     return [task for task in self.tasks if task.column]
+
+  @property
+  def averaged(self) -> list[Task]:
+    return [task for task in self.compared if task.validated]
 
 
 @functools.cache
@@ -170,6 +179,34 @@ def against(samples: Sequence[Sample], models: Sequence[str],
                               strict=True)}
 
 
+class Progress(NamedTuple):
+  """Cells, each a mechanism on a task: those with a row, and all.
+
+  `complete` of the `mechanisms` have a row of every task. The rows took `spent`
+  core-hours with their searches; the rest needs about `left`, at the mean time
+  of a cell.
+  """
+  made: int
+  cells: int
+  complete: int
+  mechanisms: int
+  spent: float
+  left: float
+
+
+def progress(found: Sequence[Line]) -> Progress:
+  known = {entry.name for entry in catalogue.read()}
+  own = [line for line in found if line.model in known]
+  rows_ = [cell.row for line in own for cell in line.cells.values()]
+  hours = [minutes * len(row.runs) / 60 for row in rows_
+           if (minutes := core_minutes(row)) is not None]
+  of_all = len(known) * len(suite().tasks)
+  return Progress(
+      len(rows_), of_all, sum(
+          len(line.cells) == len(suite().tasks) for line in own), len(known),
+      sum(hours), (of_all - len(rows_)) * float(np.mean(hours or [0])))
+
+
 def stands(model: str, own: Mapping[str, Sample], boards: Iterable[Board]
            ) -> list[tuple[str, str, str, str]]:
   """Returns where a mechanism stands among the recorded ones.
@@ -231,13 +268,13 @@ class Validity(NamedTuple):
 
 def validity(found: Sequence[Line], papers: Sequence[Published]
              ) -> list[Validity]:
-  """Compares each averaged task, and the average, with published scores.
+  """Compares tasks with a column, and the average, with published scores.
 
   Of several published scores of a mechanism the highest counts: a lower one has
   a weaker recipe.
   """
   columns = [(task.ability, task.name, task.column)
-             for task in suite().averaged] + [(AVERAGE, AVERAGE, AVERAGE)]
+             for task in suite().compared] + [(AVERAGE, AVERAGE, AVERAGE)]
   made = []
   for ability, name, column in columns:
     published = {}

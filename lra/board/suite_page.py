@@ -115,7 +115,8 @@ def said(answer: Answer) -> str:
              + f' and {more} more' * (more > 0)
              + f', but of {ahead} of {len(others)} others')
   else:
-    text += f'significantly ahead of all {len(others)} others'
+    text += 'significantly ahead of ' + (
+        f'all {len(others)} others' if len(others) > 1 else 'the other')
   if not like:
     text += f'; next is `{others[0].model}` with {half(others[0])}%'
   reference = next((line for line in others if (
@@ -145,8 +146,21 @@ def tasks(boards: Sequence[Board]) -> Table:
       text('ability', 'ability'), text('task', 'name'), text('asks', 'why'),
       text('example', 'example'),
       text('baseline %', baseline), text('best possible %', 'best'),
-      text('in the average', lambda task: 'yes' if task.column else 'no')],
+      text('in the average', lambda task: (
+          'yes' if task in suite.suite().averaged else 'no'))],
       suite.suite().tasks)
+
+
+def progress(found: Sequence[Line]) -> str:
+  """Returns which rows there are, what they took, and what is left."""
+  now = suite.progress(found)
+  text = (f'{now.complete} of {now.mechanisms} mechanisms have rows of all '
+          f'tasks. {now.made} of {now.cells} cells of the table are filled, '
+          f'which took {now.spent:.0f} core-hours')
+  return f'{text}.' if now.made == now.cells else (
+      f'{text}; the others need about {now.left:.0f} more, at the mean time of '
+      'a cell. `python run_lra.py runs laptop --missing --record` makes them, '
+      'the most informative mechanisms first.')
 
 
 def searches(found: Sequence[Line]) -> Table:

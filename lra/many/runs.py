@@ -171,8 +171,8 @@ def units(runs: Sequence[Run]) -> list[Unit]:
   """
   groups = {}
   for run in runs:
-    key = (run.setting if run.arm else
-           (run.entry, run.config) if run.searched else run.config)
+    key = ((run.entry, run.arm, run.config) if run.searched else
+           run.setting if run.arm else run.config)
     groups.setdefault(key, {}).setdefault(
         run.trial_of or run.setting, []).append(run)
   return [Unit(tuple(map(tuple, found.values())),

@@ -80,6 +80,8 @@ def cells(study: Study, name: str, records: pathlib.Path) -> Cells:
   The `name` is that of its file, see `runs.read`; the folder is that of all
   records, such as lra/results/runs.
 
+  If an arm has a search, its row is that of the setting that was chosen.
+
   Raises:
     UserError: an arm has two configs in one column.
   """
@@ -91,11 +93,13 @@ def cells(study: Study, name: str, records: pathlib.Path) -> Cells:
     column = str(values[study.axis]) if study.axis else values['task']
     found.setdefault((run.arm, column), []).append(run)
   for (arm, column), seeds in found.items():
-    if len({run.setting for run in seeds}) > 1:
+    if not seeds[0].searched and len({run.setting for run in seeds}) > 1:
       raise UserError(f'{name}: the arm {arm} has several configs for '
                       f'{column}: give each a name of its own.')
   kept = {key: [known[run.repetition] for run in seeds
-                if run.repetition in known] for key, seeds in found.items()}
+                if run.repetition in known
+                and bool(known[run.repetition].search) == bool(run.searched)]
+          for key, seeds in found.items()}
   made = {key: Row(some) if some else None for key, some in kept.items()}
   return made | {
       (arm, f'{column}{POSITIVES}'): row and FalsePositives(row.runs)

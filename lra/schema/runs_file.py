@@ -262,8 +262,8 @@ def _whole(file, entry, number):
                      ('tasks = ["text"]', made.tasks)):
     if not some:
       raise UserError(f'{where} has no {name.split()[0]}: write {name}.')
-  for name, values in made.lists.items() if file.study else ():
-    if name != file.study.axis and (len(values) > 1 or made.search):
+  for name, values in identity.flatten(made.grid).items() if file.study else ():
+    if name != file.study.axis and len(values) > 1:
       raise UserError(f'{where} has several values of {name}, which is not the '
                       'axis: make an arm of each value.')
   return made

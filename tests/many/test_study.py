@@ -13,7 +13,7 @@ from lra.board.statistics import Sample
 from lra.cli import main
 from lra.core import errors
 from lra.core.formats import percent, points
-from lra.many import runs, study, study_figure
+from lra.many import runs, status, study, study_figure
 from lra.schema import result, runs_file
 from tests.helpers import scored
 from tests.helpers.paths import ROOT
@@ -64,8 +64,6 @@ def test_the_arms_of_a_study_are_no_settings(tmp_path, monkeypatch):
     (_TEXT.replace('than = "a"', 'than = "b"'), 'compares b with itself'),
     (_TEXT.replace('set.train.steps = 7', 'grid.train.steps = [7, 8]'),
      'runs 2 has several values of train.steps'),
-    (_TEXT.replace('set.train.steps = 7', 'search.train.steps = [7]'),
-     'runs 2 has several values of train.steps'),
     (_TEXT.replace('arms = {a = "transformer"}', 'models = ["gla"]'),
      "runs 1: .*'arms'"),
     (_TEXT.replace('title', 'axis = "train.batch_size"\ntitle'),
@@ -82,16 +80,42 @@ def test_an_arm_has_one_config_in_a_column(tmp_path, monkeypatch):
     study.cells(runs_file.read(path).study, str(path), tmp_path)
 
 
+def test_an_arm_with_a_search_has_the_rows_that_validation_chose(
+    tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  path = _write(tmp_path, _TEXT.replace(
+      'tasks = ["listops_mini", "text_mini"]',
+      'tasks = ["listops_mini"]\nsearch_share = 2\n'
+      'search.train.learning_rate = [0.1, 0.2]'))
+  found = runs.read(str(path))
+  assert [len(unit.settings) for unit in runs.units(found)] == [2, 2]
+  known = {run.repetition: _result(int(run.seed), [[hits, 9], [0, 0]], chosen)
+           for run in found if not run.trial_of
+           for chosen in ['0.2' in run.title]
+           for hits in [5 + chosen]}
+  monkeypatch.setattr(status, 'recorded', lambda *_: known)
+  cells = study.cells(runs_file.read(path).study, str(path), tmp_path)
+  assert {key: row.accuracies for key, row in cells.items()} == {
+      (arm, 'listops_mini'): [6 / 15] * 2 for arm in 'ab'}
+
+
 def _row(*hits, examples=1000):
   """Returns a row with one run for each number of right answers."""
   return Row([_result(seed, [[right, examples - right], [0, 0]])
               for seed, right in enumerate(hits)])
 
 
-def _result(seed, confusion):
+def _result(seed, confusion, searched=False):
   values = copy.deepcopy(RUN)
   values.update(seed=seed, test=scored.of(confusion), floors={'majority': 0.5})
   values['config']['seed'] = seed
+  if searched:
+    rate = 'train.learning_rate'
+    values['config']['train']['learning_rate'] = 0.2
+    values['search'] = {
+        'tried': 2, 'grid': {rate: [0.1, 0.2]}, 'seed': 0,
+        'chosen_by': 'validation accuracy',
+        'scores': [[{rate: 0.1}, 0.6], [{rate: 0.2}, 0.7]]}
   return result.validate(values)
 
 
