@@ -30,6 +30,8 @@ _ANSWERS = {BETTER: 'yes', WORSE: 'no, it is worse', UNSURE: 'not told'}
 # A task foretells its column if the rank correlation over the mechanisms that
 # it was not designed on is at least this.
 VALID = 0.6
+VALIDATED, NOT_VALIDATED = 'validated', 'not validated'
+UNKNOWN = 'not known yet'
 _FEWEST = 5  # mechanisms of a correlation
 _DRAWS = 2000
 
@@ -262,8 +264,8 @@ class Validity(NamedTuple):
   @property
   def verdict(self) -> str:
     if self.held is None:
-      return 'not known yet'
-    return 'validated' if self.held[0] >= VALID else 'not validated'
+      return UNKNOWN
+    return VALIDATED if self.held[0] >= VALID else NOT_VALIDATED
 
 
 def validity(found: Sequence[Line], papers: Sequence[Published]

@@ -198,6 +198,23 @@ def validity(found: Sequence[Validity]) -> Table:
       text('verdict', 'verdict')], found)
 
 
+def foretold(found: Sequence[Validity]) -> str:
+  """Returns what the arena foretells and what not, as sentences."""
+  def named(start, verdict):
+    some = [item.title for item in found if item.verdict == verdict]
+    return start + _listed(some) + '.' if some else ''
+  return ' '.join(filter(None, (
+      named('The arena foretells the order of held-out mechanisms on ',
+            suite.VALIDATED),
+      named('It does not foretell it on ', suite.NOT_VALIDATED),
+      named('Too few rows tell about ', suite.UNKNOWN))))
+
+
+def _listed(names):
+  *first, last = names
+  return f'{", ".join(first)} and {last}' if first else last
+
+
 def power(found: Sequence[Power]) -> Table:
   """Returns the spread of seeds, and the seeds that two points need."""
   def needed(item, comparisons):

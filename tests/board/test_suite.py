@@ -145,6 +145,12 @@ def test_only_held_out_mechanisms_validate_a_task(boards):
              for paper in papers]
   found = suite.validity(suite.lines(boards(right)), reverse)
   assert {one.verdict for one in found} == {'not validated'}
+  some = [found[0], found[1]._replace(held=(0.6, 0, 1)),
+          found[2]._replace(held=(0.7, 0, 1)), found[3]._replace(held=None)]
+  assert suite_page.foretold(some) == (
+      'The arena foretells the order of held-out mechanisms on Image and '
+      'Pathfinder. It does not foretell it on ListOps. Too few rows tell about '
+      'Text.')
 
 
 def test_the_highest_published_score_counts(boards):
