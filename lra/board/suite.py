@@ -21,6 +21,7 @@ from lra.board.frame import Board
 from lra.board.inputs import SCORES, Published
 from lra.board.rows import Row, TableKey
 from lra.board.statistics import Rank, Sample, Spread
+from lra.board.summary import Cell
 from lra.board.tables import lines as lines_of
 
 AVERAGE = 'average'
@@ -95,10 +96,14 @@ class Line(NamedTuple):
     known = [core_minutes(cell.row) for cell in self.cells.values()]
     return float(np.mean(known)) if known and None not in known else None
 
-  def score(self, task: str) -> float | None:
+  def sample(self, task: str) -> Sample | None:
     if task == AVERAGE:
-      return self.average and float(np.mean(self.average.accuracies))
-    return self.cells[task].accuracy if task in self.cells else None
+      return self.average
+    return self.cells[task].row.sample if task in self.cells else None
+
+  def score(self, task: str) -> float | None:
+    sample = self.sample(task)
+    return sample and float(np.mean(sample.accuracies))
 
 
 def core_minutes(row: Row) -> float | None:
@@ -230,19 +235,16 @@ def stands(model: str, own: Mapping[str, Sample], boards: Iterable[Board]
     if mine is None:
       continue
     samples = {model: mine} | {
-        line.model: sample for line in known
-        for sample in [line.average if name == AVERAGE else
-                       line.cells[name].row.sample if name in line.cells
-                       else None] if sample}
+        line.model: sample for line in known if (sample := line.sample(name))}
     order = sorted(samples, key=lambda one: -np.mean(samples[one].accuracies))
     some = [samples[one] for one in order]
     rank = statistics.rank(some)[0][order.index(model)]
     low, high, _ = statistics.interval(mine)
     told = against(some, order).get(model)
     made.append((
-        ability, f'{100 * np.mean(mine.accuracies):.1f} ±'
-        f'{50 * (high - low):.1f}', f'rank {rank.first} to {rank.last} of '
-        f'{len(some)}', '' if told is None else
+        ability, Cell(np.mean(mine.accuracies), 1, (high - low) / 2).text,
+        f'rank {rank.first} to {rank.last} of {len(some)}',
+        '' if told is None else
         f'better than the {suite().reference}: {_ANSWERS[told]}'))
   return made
 
@@ -331,18 +333,20 @@ class Power(NamedTuple):
   width: float
 
 
-def power(boards: Iterable[Board]) -> list[Power]:
-  made, known = [], {board.task.name: board for board in boards}
-  for task in suite().tasks:
-    some = rows(known[task.name]) if task.name in known else []
-    ranks = [line for line in some if line.rank is not None]
-    if len(ranks) > 1:
-      pairs = len(ranks) * (len(ranks) - 1)
-      spread = statistics.spread([line.row.sample for line in some])
-      made.append(Power(
-          task.ability, some[0].test_examples, len(some),
-          spread and spread.deviation,
-          1 - (sum(len(line.like) for line in ranks) - len(ranks)) / pairs,
-          float(np.median([line.last_rank - line.rank + 1
-                           for line in ranks]))))
+def power(found: Sequence[Line]) -> list[Power]:
+  """Returns how sharp each task with two mechanisms is, and the average."""
+  made = []
+  for ability, name in [*((task.ability, task.name) for task in suite().tasks),
+                        (AVERAGE, AVERAGE)]:
+    samples = sorted(filter(None, (line.sample(name) for line in found)),
+                     key=lambda sample: -np.mean(sample.accuracies))
+    if len(samples) < 2:
+      continue
+    ranks, spread = statistics.rank(samples)
+    pairs = len(ranks) * (len(ranks) - 1)
+    made.append(Power(
+        ability, samples[0].examples, len(samples),
+        spread and spread.deviation,
+        1 - (sum(len(one.like) for one in ranks) - len(ranks)) / pairs,
+        float(np.median([one.last - one.first + 1 for one in ranks]))))
   return made

@@ -200,14 +200,15 @@ def validity(found: Sequence[Validity]) -> Table:
 
 def foretold(found: Sequence[Validity]) -> str:
   """Returns what the arena foretells and what not, as sentences."""
-  def named(start, verdict):
-    some = [item.title for item in found if item.verdict == verdict]
-    return start + _listed(some) + '.' if some else ''
-  return ' '.join(filter(None, (
-      named('The arena foretells the order of held-out mechanisms on ',
-            suite.VALIDATED),
-      named('It does not foretell it on ', suite.NOT_VALIDATED),
-      named('Too few rows tell about ', suite.UNKNOWN))))
+  named = {verdict: _listed([item.title for item in found
+                             if item.verdict == verdict])
+           for verdict in {item.verdict for item in found}}
+  return ' '.join(sentence.format(named[verdict]) for verdict, sentence in (
+      (suite.VALIDATED,
+       'The arena foretells the order of held-out mechanisms on {}.'),
+      (suite.NOT_VALIDATED,
+       'It does not foretell the order of held-out mechanisms on {}.'),
+      (suite.UNKNOWN, 'Too few rows tell about {}.')) if verdict in named)
 
 
 def _listed(names):

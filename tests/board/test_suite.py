@@ -149,8 +149,8 @@ def test_only_held_out_mechanisms_validate_a_task(boards):
           found[2]._replace(held=(0.7, 0, 1)), found[3]._replace(held=None)]
   assert suite_page.foretold(some) == (
       'The arena foretells the order of held-out mechanisms on Image and '
-      'Pathfinder. It does not foretell it on ListOps. Too few rows tell about '
-      'Text.')
+      'Pathfinder. It does not foretell the order of held-out mechanisms on '
+      'ListOps. Too few rows tell about Text.')
 
 
 def test_the_highest_published_score_counts(boards):
