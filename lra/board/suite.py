@@ -264,6 +264,20 @@ class Validity(NamedTuple):
   own: float | None
 
   @property
+  def furthest(self) -> tuple[str, int, int] | None:
+    """Returns a held-out mechanism, its place here, and its published place.
+
+    No other one has places that differ more. None for too few mechanisms.
+    """
+    if self.held is None:
+      return None
+    names, *scores = zip(*_held_out(self.points), strict=True)
+    here, there = (scipy.stats.rankdata(-np.array(x), 'min').astype(int)
+                   for x in scores)
+    at = int(np.abs(here - there).argmax())
+    return names[at], int(here[at]), int(there[at])
+
+  @property
   def verdict(self) -> str:
     if self.held is None:
       return UNKNOWN
@@ -290,11 +304,15 @@ def validity(found: Sequence[Line], papers: Sequence[Published]
     points = [(line.model, line.score(name), published[line.model])
               for line in found if line.model in published
               and line.score(name) is not None]
-    held = [point for point in points if point[0] not in suite().designed_on]
+    held = _held_out(points)
     own = [point for point in points if point[0] in suite().designed_on]
     made.append(Validity(SCORES.get(column, column), ability, name, points,
                          _correlation(held), _spearman(own)))
   return made
+
+
+def _held_out(points):
+  return [point for point in points if point[0] not in suite().designed_on]
 
 
 def _spearman(points):

@@ -183,6 +183,12 @@ def validity(found: Sequence[Validity]) -> Table:
       return NONE
     middle, low, high = item.held
     return f'{middle:.2f} ({low:.2f} to {high:.2f})'
+
+  def furthest(item):
+    if item.furthest is None:
+      return NONE
+    model, here, there = item.furthest
+    return f'{model}: place {here} here, {there} published'
   designed = suite.suite().designed_on
 
   def counted(item, wanted):
@@ -195,7 +201,7 @@ def validity(found: Sequence[Validity]) -> Table:
       Column('those of the design', lambda item: counted(item, True)),
       Column('their correlation', lambda item: (
           NONE if item.own is None else f'{item.own:.2f}')),
-      text('verdict', 'verdict')], found)
+      Column('furthest off', furthest), text('verdict', 'verdict')], found)
 
 
 def foretold(found: Sequence[Validity]) -> str:

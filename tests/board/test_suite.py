@@ -140,6 +140,7 @@ def test_only_held_out_mechanisms_validate_a_task(boards):
     assert middle == pytest.approx(expected) and low < middle < high <= 1
     assert one.own is None and len(one.points) == 9
     assert one.verdict == 'validated'
+    assert one.furthest == ('fnet', 3, 4)
   reverse = [paper.__class__(**vars(paper) | {'scores': {
       name: str(100 - float(text)) for name, text in paper.scores.items()}})
              for paper in papers]
