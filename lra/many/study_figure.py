@@ -1,5 +1,6 @@
 """Draws the figures of studies as SVG."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -33,20 +34,22 @@ def arms(study: Study, found: Cells) -> bytes:
 
 
 def _panels(known, names, columns):
-  fig, axes = _stacked(len(columns), 1.0, 0.55 + 0.24 * len(names))
-  for ax, column in zip(axes, columns, strict=True):
-    for y, name in enumerate(names):
-      row, colour = known.get((name, column)), COLOURS[y % len(COLOURS)]
-      if row:
-        ax.errorbar(100 * row.mean, y, xerr=_error([row]), fmt='o',
-                    markersize=6, capsize=3, color=colour)
-        if len(row.accuracies) > 1:
-          ax.plot([100 * x for x in row.accuracies], [y] * len(row.accuracies),
-                  color=colour, **_SEED)
+  colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
+  arms_of = [[name for name in names if (name, column) in known]
+             for column in columns]
+  fig, axes = _stacked(1.0, [0.55 + 0.24 * len(some) for some in arms_of])
+  for ax, column, some in zip(axes, columns, arms_of, strict=True):
+    for y, name in enumerate(some):
+      row, colour = known[name, column], colours[name]
+      ax.errorbar(100 * row.mean, y, xerr=_error([row]), fmt='o',
+                  markersize=6, capsize=3, color=colour)
+      if len(row.accuracies) > 1:
+        ax.plot([100 * x for x in row.accuracies], [y] * len(row.accuracies),
+                color=colour, **_SEED)
     _draw_baseline(ax.axvline, known, column)
     ax.set_title(plain(column, 60), fontsize=10, loc='left')
-    ax.set_yticks(range(len(names)), [plain(n, 40) for n in names], fontsize=9)
-    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.set_yticks(range(len(some)), [plain(n, 40) for n in some], fontsize=9)
+    ax.set_ylim(len(some) - 0.4, -0.6)
     ax.xaxis.set_major_locator(ticker.MaxNLocator(6))
   axes[-1].set_xlabel('test accuracy, %')
   axes[0].plot([], [], color=BASELINE, linestyle='--', label='highest baseline')
@@ -56,10 +59,11 @@ def _panels(known, names, columns):
   return _finished(fig, 3)
 
 
-def _stacked(count, base, each):
+def _stacked(base, heights):
   """Returns a figure and its panels, one below the other."""
-  fig = _figure(base + count * each)
-  return fig, fig.subplots(count, 1, squeeze=False)[:, 0]
+  fig = _figure(base + sum(heights))
+  return fig, fig.subplots(len(heights), 1, squeeze=False,
+                           height_ratios=heights)[:, 0]
 
 
 def _figure(height):
@@ -171,7 +175,7 @@ def runtime(found: Cells, rows: Sequence[Mapping]) -> bytes | None:
   columns, names = (list(dict.fromkeys(row[field] for row, _ in known))
                     for field in ('task', 'arm'))
   with style():
-    fig, axes = _stacked(len(columns), 0.9, 2.4)
+    fig, axes = _stacked(0.9, [2.4] * len(columns))
     for ax, column in zip(axes, columns, strict=True):
       for row, runs in known:
         if row['task'] == column:
