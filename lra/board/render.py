@@ -94,7 +94,8 @@ def _readme(found):
   answers = [f'* **{answer.ability}**: {suite_page.said(answer)}\n'
              for answer in suite_page.answers(found.boards)]
   return {path: f'{before}{begun}\n{"".join(answers)}\n{shown}\n\n'
-                f'{TEXTS["laptop"]["marks"]}\n{ended}{after}'}
+                f'{suite_page.averaged()} {TEXTS["laptop"]["marks"]}\n{ended}'
+                f'{after}'}
 
 
 def html(found: Content, folder: pathlib.Path) -> dict[pathlib.Path, str]:

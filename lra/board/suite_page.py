@@ -31,7 +31,9 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
     if value is None:
       return NONE
     if name == AVERAGE:
-      return f'{percent(value, 1)}{_MARKS.get(line.against.get(name), "")}'
+      low, high, _ = statistics.interval(line.average)
+      return (Cell(value, 1, (high - low) / 2).text
+              + _MARKS.get(line.against.get(name), ''))
     cell = line.cells[name]
     marks = ' *' * _at_edge(cell.row) + ' †' * cell.heavy
     return f'{half(cell)}{marks}{_MARKS.get(line.against.get(name), "")}'
@@ -39,9 +41,10 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
   def strong(line, name):
     if line is None:
       return False
-    first = line.rank.first if name == AVERAGE and line.rank else getattr(
-        line.cells.get(name), 'rank', None)
-    return first == 1
+    if name == AVERAGE:
+      return bool(line.rank) and line.rank.first == 1
+    cell = line.cells.get(name)
+    return bool(cell) and cell.rank == 1 and _above_baseline(cell)
 
   return Table([
       text('mechanism', lambda line: line.model if line else 'baseline'),
@@ -109,28 +112,43 @@ def said(answer: Answer) -> str:
   named = ', '.join(f'`{line.model}`' for line in like[:_NAMED])
   more = len(like) - _NAMED
   ahead = len(others) - sum(place != 1 for place in first.like)
-  text = f'`{first.model}` is first with {half(first)}% and '
-  if like:
-    text += (f'not significantly ahead of {named}'
-             + f' and {more} more' * (more > 0)
-             + f', but of {ahead} of {len(others)} others')
-  else:
-    text += 'significantly ahead of ' + (
-        f'all {len(others)} others' if len(others) > 1 else 'the other')
+  text = f'`{first.model}` is first with {half(first)}%'
+  if (first.above or 0) < 0:
+    text += ', below the baseline'
+  elif not _above_baseline(first):
+    text += ', not significantly above the baseline'
   if not like:
+    text += (f', significantly ahead of all {len(others)} others'
+             if len(others) > 1 else ', significantly ahead of the other')
     text += f'; next is `{others[0].model}` with {half(others[0])}%'
+  else:
+    text += (f', significantly ahead of {ahead} of {len(others)} others'
+             if ahead else '')
+    text += (f', but not of {named}' if ahead else
+             f', not significantly ahead of {named}')
+    text += f' and {more} more' * (more > 0)
   reference = next((line for line in others if (
       line.model == suite.suite().reference)), None)
   if reference is None and first.model != suite.suite().reference:
-    text += f'. `{suite.suite().reference}` has no row yet'
+    text += f'. `{suite.suite().reference}` has no row of this task yet'
   elif reference:
     text += (f'. `{reference.model}` has {half(reference)}%, rank '
              f'{ranges(range(reference.rank, reference.last_rank + 1))}')
   return f'{text}; the baseline has {percent(answer.baseline, 1)}%.'
 
 
+def _above_baseline(line):
+  return line.differs_from_baseline is not False and (line.above or 0) > 0
+
+
 def half(line) -> str:
-  """Returns an accuracy with half of its interval, in percent."""
+  """Returns an accuracy in percent, with half of its interval.
+
+  An interval that ends at 0 or 1 is given by its ends.
+  """
+  if line.low <= 0 or line.high >= 1:
+    return (f'{percent(line.accuracy, 1)} ({percent(line.low, 1)} to '
+            f'{percent(line.high, 1)})')
   return Cell(line.accuracy, 1, (line.high - line.low) / 2).text
 
 
@@ -213,8 +231,14 @@ def foretold(found: Sequence[Validity]) -> str:
       (suite.VALIDATED,
        'The arena foretells the order of held-out mechanisms on {}.'),
       (suite.NOT_VALIDATED,
-       'It does not foretell the order of held-out mechanisms on {}.'),
+       'The arena is not shown to foretell the order on {}.'),
       (suite.UNKNOWN, 'Too few rows tell about {}.')) if verdict in named)
+
+
+def averaged() -> str:
+  """Returns a sentence with the tasks of the average."""
+  return 'The average is over ' + _listed([
+      task.ability for task in suite.suite().averaged]) + '.'
 
 
 def _listed(names):
