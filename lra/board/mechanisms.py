@@ -97,9 +97,10 @@ def failures(found: Sequence) -> dict[str, list]:
 
 
 def ability(line) -> str:
-  """Returns the ability that a row of the laptop arena shows."""
-  return next(task.ability for task in suite.suite().tasks
-              if task.name == line.task)
+  """Returns the ability that a row shows; '' if it is not of the arena."""
+  return next((task.ability for task in suite.suite().tasks
+               if task.name == line.task
+               and line.protocol == suite.suite().protocol), '')
 
 
 def costs(found: Sequence) -> str:
