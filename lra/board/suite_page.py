@@ -229,9 +229,8 @@ def foretold(found: Sequence[Validity]) -> str:
            for verdict in {item.verdict for item in found}}
   return ' '.join(sentence.format(named[verdict]) for verdict, sentence in (
       (suite.VALIDATED,
-       'The arena foretells the order of held-out mechanisms on {}.'),
-      (suite.NOT_VALIDATED,
-       'The arena is not shown to foretell the order on {}.'),
+       'So far the arena orders held-out mechanisms about as published on {}.'),
+      (suite.NOT_VALIDATED, 'Its order is another one on {}.'),
       (suite.UNKNOWN, 'Too few rows tell about {}.')) if verdict in named)
 
 

@@ -113,7 +113,7 @@ def test_a_mechanism_stands_among_the_others_only(boards):
   for model, of in (('mine', 4), ('s4d', 3)):
     made = suite.stands(model, own, found)
     assert [one[0] for one in made] == [
-        *(task.ability for task in suite.suite().averaged), 'average']
+        *(task.ability for task in suite.suite().compared), 'average']
     assert made[-1][1:] == ('91.0 ±2.5', f'rank 1 to 1 of {of}',
                             'better than the transformer: yes')
   made = suite.stands('mine', {COMPARED[0]: Sample((0.402,), 1000)}, found)
@@ -149,9 +149,9 @@ def test_only_held_out_mechanisms_validate_a_task(boards):
   some = [found[0], found[1]._replace(held=(0.6, 0, 1)),
           found[2]._replace(held=(0.7, 0, 1)), found[3]._replace(held=None)]
   assert suite_page.foretold(some) == (
-      'The arena foretells the order of held-out mechanisms on Image and '
-      'Pathfinder. The arena is not shown to foretell the order on ListOps. '
-      'Too few rows tell about Text.')
+      'So far the arena orders held-out mechanisms about as published on Image '
+      'and Pathfinder. Its order is another one on ListOps. Too few rows tell '
+      'about Text.')
 
 
 def test_the_highest_published_score_counts(boards):
