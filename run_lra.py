@@ -1,6 +1,8 @@
 """Trains a model on a task, or regenerates the leaderboard; see README.md."""
 
-from lra.core import environment, signals, streams
+import sys
+
+from lra.core import environment, errors, signals, streams
 
 
 def run() -> None:
@@ -8,7 +10,13 @@ def run() -> None:
   environment.keep_freed_memory()  # before any thread has memory of its own
   streams.keep()
   signals.listen()  # before the slow imports
-  from lra.cli import main
+  try:
+    from lra.cli import main
+  except (ImportError, MemoryError) as error:
+    if not (what := environment.blamed(error)):
+      raise
+    print(f'error: {what}', file=sys.stderr)
+    sys.exit(errors.USER_ERROR)
   main.run()
 
 
