@@ -165,8 +165,7 @@ def test_the_scores_of_the_arena_are_those_of_the_records(page):
       for line in re.search(r'^\| mechanism \|(?:.*\n)+?(?=\n)',
                             documents.read(page), re.M)[0].splitlines()]
   assert len(rows) > 5 and of.keys() & head
-  averaged = [task['name'] for task in suite['tasks']
-              if 'column' in task and task.get('validated', True)]
+  averaged = [task['name'] for task in suite['tasks'] if 'column' in task]
   for name, *cells in rows:
     name = re.sub(r'\[(\w+)\].*', r'\1', name)
     means = {}

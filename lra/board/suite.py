@@ -2,8 +2,7 @@
 
 `suite.toml` names its tasks. A mechanism's row of a task has the learning rate
 that a search chose. The average is over the tasks with a column of Long Range
-Arena, but for those that did not foretell it; a mechanism without one of these
-tasks has no average.
+Arena; a mechanism without one of them has none.
 """
 
 import functools
@@ -38,17 +37,13 @@ _DRAWS = 2000
 
 
 class Task(NamedTuple):
-  """A task of the arena; `column` is that of Long Range Arena, '' for none.
-
-  It is not `validated` if held-out mechanisms had another order there.
-  """
+  """A task of the arena; `column` is that of Long Range Arena, '' for none."""
   name: str
   ability: str
   why: str
   example: str
   best: str
   column: str = ''
-  validated: bool = True
 
 
 class Suite(NamedTuple):
@@ -60,12 +55,8 @@ class Suite(NamedTuple):
   known: Sequence[str]
 
   @property
-  def compared(self) -> list[Task]:
-    return [task for task in self.tasks if task.column]
-
-  @property
   def averaged(self) -> list[Task]:
-    return [task for task in self.compared if task.validated]
+    return [task for task in self.tasks if task.column]
 
 
 @functools.cache
@@ -286,13 +277,13 @@ class Validity(NamedTuple):
 
 def validity(found: Sequence[Line], papers: Sequence[Published]
              ) -> list[Validity]:
-  """Compares tasks with a column, and the average, with published scores.
+  """Compares each averaged task, and the average, with published scores.
 
   Of several published scores of a mechanism the highest counts: a lower one has
   a weaker recipe.
   """
   columns = [(task.ability, task.name, task.column)
-             for task in suite().compared] + [(AVERAGE, AVERAGE, AVERAGE)]
+             for task in suite().averaged] + [(AVERAGE, AVERAGE, AVERAGE)]
   made = []
   for ability, name, column in columns:
     published = {}
@@ -312,7 +303,9 @@ def validity(found: Sequence[Line], papers: Sequence[Published]
 
 
 def _held_out(points):
-  return [point for point in points if point[0] not in suite().designed_on]
+  """Returns them by name, so that the drawn samples do not depend on scores."""
+  return sorted(point for point in points
+                if point[0] not in suite().designed_on)
 
 
 def _spearman(points):

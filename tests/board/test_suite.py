@@ -14,7 +14,7 @@ from tests.helpers import scored
 from tests.helpers.page import make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
-COMPARED = [task.name for task in suite.suite().compared]
+AVERAGED = [task.name for task in suite.suite().averaged]
 RATES = [0.001, 0.003, 0.01]
 
 
@@ -38,11 +38,11 @@ def _record(model, task, seed, right, rate=0.003, device='cpu (2 cores)'):
 @pytest.fixture
 def boards(tmp_path):
   def made(right, seeds=3, **options):
-    """`right` has the answers of each model on tasks with a column."""
+    """`right` has the answers of each model on each averaged task."""
     runs = [
         _record(model, task, seed, value + 3 * seed, **options)
         for model, values in right.items()
-        for task, value in zip(COMPARED, values, strict=False)
+        for task, value in zip(AVERAGED, values, strict=False)
         for seed in range(seeds)]
     for i, run in enumerate(runs):
       path = tmp_path / 'runs' / run['task'] / f'{i}.json'
@@ -85,17 +85,6 @@ def test_progress_counts_cells_and_their_time(boards):
   assert now.left == pytest.approx((now.cells - 15) * hours)
 
 
-def test_a_task_that_foretells_nothing_is_not_averaged(boards, monkeypatch):
-  known = suite.suite()
-  found = boards(FOUR)
-  monkeypatch.setattr(suite, 'suite', lambda: known._replace(tasks=[
-      task._replace(validated=i != 3) for i, task in enumerate(known.tasks)]))
-  made = {line.model: line.score(suite.AVERAGE) for line in suite.lines(found)}
-  assert made['fnet'] == pytest.approx(0.403)
-  assert [one.task for one in suite.validity(suite.lines(found), [])] == [
-      *COMPARED, suite.AVERAGE]
-
-
 def test_rows_of_another_search_are_no_part_of_the_arena(boards, tmp_path):
   found = boards({'lru': (300,) * 4})
   for path in (tmp_path / 'runs').glob('*/*.json'):
@@ -109,14 +98,14 @@ def test_rows_of_another_search_are_no_part_of_the_arena(boards, tmp_path):
 
 def test_a_mechanism_stands_among_the_others_only(boards):
   found = boards(FOUR)
-  own = {task: Sample((0.9, 0.91, 0.92), 1000) for task in COMPARED}
+  own = {task: Sample((0.9, 0.91, 0.92), 1000) for task in AVERAGED}
   for model, of in (('mine', 4), ('s4d', 3)):
     made = suite.stands(model, own, found)
     assert [one[0] for one in made] == [
-        *(task.ability for task in suite.suite().compared), 'average']
+        *(task.ability for task in suite.suite().averaged), 'average']
     assert made[-1][1:] == ('91.0 ±2.5', f'rank 1 to 1 of {of}',
                             'better than the transformer: yes')
-  made = suite.stands('mine', {COMPARED[0]: Sample((0.402,), 1000)}, found)
+  made = suite.stands('mine', {AVERAGED[0]: Sample((0.402,), 1000)}, found)
   assert len(made) == 1 and made[0][3].endswith('not told')
 
 
@@ -133,7 +122,7 @@ def test_only_held_out_mechanisms_validate_a_task(boards):
           [*there, 99, 1, 2, 5], strict=True)]
   found = suite.validity(suite.lines(boards(right)), papers)
   assert [one.ability for one in found] == [
-      *(task.ability for task in suite.suite().compared), 'average']
+      *(task.ability for task in suite.suite().averaged), 'average']
   expected = scipy.stats.spearmanr(there, range(6)).statistic
   for one in found:
     middle, low, high = one.held
