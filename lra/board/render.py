@@ -30,7 +30,7 @@ from lra.board import markdown as md
 from lra.board.rows import mean
 from lra.board.site import Content
 from lra.core import paths
-from lra.core.formats import NONE, percent, plain
+from lra.core.formats import NONE, enumerated, percent, plain
 
 TEMPLATES = pathlib.Path(__file__).parent / 'templates'
 TEXTS = tomllib.loads((TEMPLATES / 'texts.toml').read_text('utf-8'))
@@ -135,7 +135,7 @@ def _environment(found, **options):
   environment.globals |= {
       'page': found, 'texts': TEXTS, 'tables': tables, 'kinds': kinds,
       'suite': suite, 'arena': suite_page,
-      'named': _NAMED,
+      'named': _NAMED, 'enumerated': enumerated,
       'groups': [(name, group, summary.by_protocol(found.boards, name),
                   [board for board in found.begun if board.task.group == name])
                  for name, group in TEXTS['groups'].items()],

@@ -18,10 +18,11 @@ import scipy
 from lra.board import catalogue, statistics
 from lra.board.frame import Board
 from lra.board.inputs import SCORES, Published
-from lra.board.rows import Row, TableKey
+from lra.board.rows import Row, TableKey, mean
 from lra.board.statistics import Rank, Sample, Spread
 from lra.board.summary import Cell
 from lra.board.tables import lines as lines_of
+from lra.core.formats import percent
 
 AVERAGE = 'average'
 SEARCHED = 'train.learning_rate'
@@ -57,6 +58,12 @@ class Suite(NamedTuple):
   @property
   def averaged(self) -> list[Task]:
     return [task for task in self.tasks if task.column]
+
+  @property
+  def abilities(self) -> list[tuple[str, str]]:
+    """Returns (ability, name) of each task, and of the average."""
+    return [*((task.ability, task.name) for task in self.tasks),
+            (AVERAGE, AVERAGE)]
 
 
 @functools.cache
@@ -95,6 +102,23 @@ class Line(NamedTuple):
   def score(self, task: str) -> float | None:
     sample = self.sample(task)
     return sample and float(np.mean(sample.accuracies))
+
+
+def above_baseline(line) -> bool:
+  """Returns whether a row of a task is significantly above the baseline."""
+  return line.differs_from_baseline is not False and (line.above or 0) > 0
+
+
+def half(sample: Sample) -> str:
+  """Returns a mean accuracy in percent, with half of its interval.
+
+  An interval that ends at 0 or 1 is given by its ends.
+  """
+  accuracy, (low, high, _) = mean(sample.accuracies), statistics.interval(
+      sample)
+  if low <= 0 or high >= 1:
+    return f'{percent(accuracy, 1)} ({percent(low, 1)} to {percent(high, 1)})'
+  return Cell(accuracy, 1, (high - low) / 2).text
 
 
 def core_minutes(row: Row) -> float | None:
@@ -220,8 +244,7 @@ def stands(model: str, own: Mapping[str, Sample], boards: Iterable[Board]
   """
   known = [line for line in lines(boards) if line.model != model]
   made = []
-  for ability, name in [*((task.ability, task.name) for task in suite().tasks),
-                        (AVERAGE, AVERAGE)]:
+  for ability, name in suite().abilities:
     mine = _mean(own) if name == AVERAGE else own.get(name)
     if mine is None:
       continue
@@ -230,10 +253,9 @@ def stands(model: str, own: Mapping[str, Sample], boards: Iterable[Board]
     order = sorted(samples, key=lambda one: -np.mean(samples[one].accuracies))
     some = [samples[one] for one in order]
     rank = statistics.rank(some)[0][order.index(model)]
-    low, high, _ = statistics.interval(mine)
     told = against(some, order).get(model)
     made.append((
-        ability, Cell(np.mean(mine.accuracies), 1, (high - low) / 2).text,
+        ability, half(mine),
         f'rank {rank.first} to {rank.last} of {len(some)}',
         '' if told is None else
         f'better than the {suite().reference}: {_ANSWERS[told]}'))
@@ -347,8 +369,7 @@ class Power(NamedTuple):
 def power(found: Sequence[Line]) -> list[Power]:
   """Returns how sharp each task with two mechanisms is, and the average."""
   made = []
-  for ability, name in [*((task.ability, task.name) for task in suite().tasks),
-                        (AVERAGE, AVERAGE)]:
+  for ability, name in suite().abilities:
     samples = sorted(filter(None, (line.sample(name) for line in found)),
                      key=lambda sample: -np.mean(sample.accuracies))
     if len(samples) < 2:

@@ -74,7 +74,7 @@ def heat(found: Sequence[suite.Line], baselines: Mapping[str, float | None]):
       if cell is None:
         continue
       share = min(max((cell.accuracy - least) / max(best - least, 1e-9), 0), 1)
-      unsure = cell.differs_from_baseline is False or (cell.above or 0) <= 0
+      unsure = not suite.above_baseline(cell)
       ax.add_patch(patches.Rectangle(
           (x - 0.5, y - 0.5), 1, 1, hatch='///' * unsure, linewidth=1,
           facecolor='#f4f4f4' if unsure else colours(share),

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from lra.board import statistics, suite
 from lra.board.frame import Board
 from lra.board.suite import AVERAGE, Line, Power, Task, Validity
-from lra.board.summary import Cell, span
+from lra.board.summary import span
 from lra.board.tables import Column, Table, numbers, text
-from lra.core.formats import NONE, count, percent, ranges
+from lra.core.formats import NONE, count, enumerated, percent, ranges
 from lra.schema import identity
 
 _MARKS = {suite.BETTER: ' ▲', suite.WORSE: ' ▼', suite.UNSURE: ''}
@@ -18,25 +18,21 @@ _POINTS = 0.02  # the difference that the table of power asks about
 
 def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
   """Returns the table of scores; the baselines come first."""
-  abilities = [(ability, name) for ability, name in [
-      (AVERAGE, AVERAGE), *((task.ability, task.name)
-                            for task in suite.suite().tasks)]
-      if any(line.score(name) is not None for line in found)]
+  *tasks, average = suite.suite().abilities
+  abilities = [(ability, name) for ability, name in (average, *tasks)
+               if any(line.score(name) is not None for line in found)]
   highest = {board.task.name: board.highest for board in boards}
 
   def score(line, name):
     if line is None:
       return percent(highest.get(name), 1)
-    value = line.score(name)
-    if value is None:
+    sample = line.sample(name)
+    if sample is None:
       return NONE
-    if name == AVERAGE:
-      low, high, _ = statistics.interval(line.average)
-      return (Cell(value, 1, (high - low) / 2).text
-              + _MARKS.get(line.against.get(name), ''))
-    cell = line.cells[name]
-    marks = ' *' * _at_edge(cell.row) + ' †' * cell.heavy
-    return f'{half(cell)}{marks}{_MARKS.get(line.against.get(name), "")}'
+    cell = line.cells.get(name)
+    marks = (' *' * _at_edge(cell.row) + ' †' * cell.heavy) if cell else ''
+    return (suite.half(sample) + marks
+            + _MARKS.get(line.against.get(name), ''))
 
   def strong(line, name):
     if line is None:
@@ -44,7 +40,7 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
     if name == AVERAGE:
       return bool(line.rank) and line.rank.first == 1
     cell = line.cells.get(name)
-    return bool(cell) and cell.rank == 1 and _above_baseline(cell)
+    return bool(cell) and cell.rank == 1 and suite.above_baseline(cell)
 
   return Table([
       text('mechanism', lambda line: line.model if line else 'baseline'),
@@ -115,7 +111,7 @@ def said(answer: Answer) -> str:
   text = f'`{first.model}` is first with {half(first)}%'
   if (first.above or 0) < 0:
     text += ', below the baseline'
-  elif not _above_baseline(first):
+  elif not suite.above_baseline(first):
     text += ', not significantly above the baseline'
   if not like:
     text += (f', significantly ahead of all {len(others)} others'
@@ -137,19 +133,8 @@ def said(answer: Answer) -> str:
   return f'{text}; the baseline has {percent(answer.baseline, 1)}%.'
 
 
-def _above_baseline(line):
-  return line.differs_from_baseline is not False and (line.above or 0) > 0
-
-
 def half(line) -> str:
-  """Returns an accuracy in percent, with half of its interval.
-
-  An interval that ends at 0 or 1 is given by its ends.
-  """
-  if line.low <= 0 or line.high >= 1:
-    return (f'{percent(line.accuracy, 1)} ({percent(line.low, 1)} to '
-            f'{percent(line.high, 1)})')
-  return Cell(line.accuracy, 1, (line.high - line.low) / 2).text
+  return suite.half(line.row.sample)
 
 
 def tasks(boards: Sequence[Board]) -> Table:
@@ -224,7 +209,7 @@ def validity(found: Sequence[Validity]) -> Table:
 
 def foretold(found: Sequence[Validity]) -> str:
   """Returns what the arena foretells and what not, as sentences."""
-  named = {verdict: _listed([item.title for item in found
+  named = {verdict: enumerated([item.title for item in found
                              if item.verdict == verdict])
            for verdict in {item.verdict for item in found}}
   return ' '.join(sentence.format(named[verdict]) for verdict, sentence in (
@@ -236,13 +221,15 @@ def foretold(found: Sequence[Validity]) -> str:
 
 def averaged() -> str:
   """Returns a sentence with the tasks of the average."""
-  return 'The average is over ' + _listed([
+  return 'The average is over ' + enumerated([
       task.ability for task in suite.suite().averaged]) + '.'
 
 
-def _listed(names):
-  *first, last = names
-  return f'{", ".join(first)} and {last}' if first else last
+def designed() -> str:
+  """Returns a sentence with the mechanisms that are not held out."""
+  names = suite.suite().designed_on
+  return ('The tasks and the recipe were chosen while looking only at '
+          f'{enumerated(names)}. All other mechanisms are held out.')
 
 
 def power(found: Sequence[Power]) -> Table:

@@ -74,6 +74,12 @@ def ranges(numbers: Iterable[int]) -> str:
   return ', '.join(f'{a}–{b}' if a < b else f'{a}' for a, b in runs)
 
 
+def enumerated(names: Sequence[str]) -> str:
+  """Joins names to `a, b and c`."""
+  *first, last = names
+  return f'{", ".join(first)} and {last}' if first else last
+
+
 def gib(num_bytes: float | None) -> str:
   return NONE if num_bytes is None else f'{num_bytes / 2**30:.2f}'
 
