@@ -11,12 +11,11 @@ def run() -> None:
   streams.keep()
   signals.listen()  # before the slow imports
   try:
-    from lra.cli import main
-  except (ImportError, MemoryError) as error:
-    if not (what := environment.blamed(error)):
-      raise
-    print(f'error: {what}', file=sys.stderr)
+    environment.check_limits()  # libraries would hang or end the process
+  except errors.UserError as e:
+    print(f'error: {e}', file=sys.stderr)
     sys.exit(errors.USER_ERROR)
+  from lra.cli import main
   main.run()
 
 

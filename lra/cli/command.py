@@ -34,7 +34,6 @@ def run(function: Callable[[], int]) -> None:
   """
   quiet_libraries()
   try:
-    environment.check_limits()
     _check_text()
     try:
       code = function()

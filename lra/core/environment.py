@@ -17,18 +17,27 @@ import traceback
 from lra.core.errors import UserError
 
 _FILES = 64  # fewest open files to allow: a run has about 20, more at its start
+_ADDRESSES = 2**32  # least address space, in bytes: 3e9 is enough, 2e9 is not
 _WHY = 300  # most letters of a library's reason in a message
 # Variables that choose the devices with which JAX starts.
 _DEVICES = ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS', 'JAX_PLATFORMS')
-# Reasons of the dynamic linker if a library does not fit into memory.
-_NO_MEMORY = re.compile('failed to map segment|cannot map zero-fill pages')
 # Options of mallopt(3): M_ARENA_MAX, M_MMAP_MAX, M_TOP_PAD, M_TRIM_THRESHOLD.
 _MALLOC = {-8: 1, -4: 0, -2: 2**28, -1: 2**31 - 1}
 _XLA = 'from jaxlib import xla_client; xla_client.make_cpu_client()'
 
 
 def check_limits() -> None:
-  """Raises the limit of open files if it is too low for a run."""
+  """Raises the limit of open files if it is too low for a run.
+
+  Raises:
+    UserError: that limit cannot be raised, or libraries have too little address
+      space, with which they hang or end the process.
+  """
+  space, _ = resource.getrlimit(resource.RLIMIT_AS)
+  if 0 <= space < _ADDRESSES:
+    raise UserError(
+        f'The limit of memory is {space // 1024:,} KiB, and a run needs '
+        f'{_ADDRESSES // 1024:,}: raise it, such as ulimit -v unlimited.')
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   if not 0 <= soft < _FILES:
     return
@@ -68,11 +77,10 @@ def check_xla_flags() -> None:
 
 def blamed(error: BaseException) -> str:
   """Returns the sentence about the variable or limit behind an error, or ''."""
-  if isinstance(error, MemoryError) or (
-      isinstance(error, ImportError) and _NO_MEMORY.search(str(error))):
-    why = ' '.join(str(error).split())[-_WHY:].rstrip('.')
+  if isinstance(error, MemoryError):
+    why = ' '.join(str(error).split())[:_WHY].rstrip('.')
     return (f'The memory is too small{why and f" ({why})"}: use a machine with '
-            'more, or raise the limit of ulimit -v.')
+            'more.')
   files = [frame.filename.replace(os.sep, '/')
            for frame in traceback.extract_tb(error.__traceback__)]
   text = str(error)
