@@ -6,7 +6,6 @@ import types
 from lra.board import inputs, statistics
 from lra.board.frame import Board
 from lra.board.rows import Row, mean
-from lra.board.statistics import Sample
 from lra.board.tables import Column, Table, lines, numbers, percents, text
 from lra.core.formats import NONE
 
@@ -69,11 +68,7 @@ def score(row: Row, task, name: str = ''
   They are those of the test of a length, `name`, or of the ordinary test. None
   if no run of the row has this test.
   """
-  sample = row.sample
-  if name:
-    found = [run.longer[name] for run in row.finished if name in run.longer]
-    sample = found and Sample(tuple(s.accuracy for s in found),
-                              min(s.examples for s in found))
+  sample = row.longer(name) if name else row.sample
   if not sample:
     return None
   known = statistics.interval(sample)

@@ -103,6 +103,12 @@ class Row:
         np.array([bits.unpack(t.correct, t.examples) for t in tests])
         if kept else None) if tests else None
 
+  def longer(self, name: str) -> Sample | None:
+    """Returns its scores in the test of a length; None without this test."""
+    found = [run.longer[name] for run in self.finished if name in run.longer]
+    return Sample(tuple(scores.accuracy for scores in found), min(
+        scores.examples for scores in found)) if found else None
+
   @functools.cached_property
   def interval(self) -> Interval | None:
     return self.sample and statistics.interval(self.sample)

@@ -6,6 +6,7 @@ Such a file has `rows`, a list of objects with one value for each column, and
 says how it was made: `command`, `commit` and `environment`.
 """
 
+import dataclasses
 import itertools
 import json
 import math
@@ -34,6 +35,7 @@ SAME, OPPOSITE, UNSURE = 'holds', 'does not hold', 'not shown'
 EQUAL = 'no difference found'
 UNTESTED = ' (untested)'
 POSITIVES = ': false positives'
+LONGER = ', length {}'
 MARGIN = 0.01  # accuracies that surely differ by less count as equal
 _SIGN = {'higher': 1, 'lower': -1, 'equal': 0}
 _FOLDER = pathlib.Path(__file__).parent / 'templates'
@@ -74,6 +76,15 @@ class FalsePositives(Row):
         self.finished[0].test.confusion[0])) if self.finished else None
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Longer(Row):
+  """A row whose scores are those of the test of a length, `length`."""
+  length: str = ''
+
+  accuracies = property(lambda self: list(self.sample.accuracies))
+  sample = property(lambda self: self.longer(self.length))
+
+
 def cells(study: Study, name: str, records: pathlib.Path) -> Cells:
   """Returns the recorded runs of each arm in each column, in the study's order.
 
@@ -104,7 +115,12 @@ def cells(study: Study, name: str, records: pathlib.Path) -> Cells:
   return made | {
       (arm, f'{column}{POSITIVES}'): row and FalsePositives(row.runs)
       for (arm, column), row in made.items()
-      if column in study.false_positives}
+      if column in study.false_positives} | {
+          (arm, column + LONGER.format(length)):
+              Longer(row.runs, length=length)
+              if row and row.longer(length) else None
+          for (arm, column), row in made.items()
+          for length in study.longer.get(column, ())}
 
 
 def answers(study: Study, found: Cells) -> list[Answer]:
@@ -117,12 +133,12 @@ def answers(study: Study, found: Cells) -> list[Answer]:
   for claim in study.claims:
     for column in dict.fromkeys(column for _, column in found):
       a, b = (found.get((name, column)) for name in (claim.arm, claim.than))
-      if not (a and a.finished) or (claim.at and column not in claim.at):
+      if not (a and a.accuracies) or (claim.at and column not in claim.at):
         continue
-      other = b.sample if b and b.finished else _baseline(a, claim.than)
+      other = b.sample if b and b.accuracies else _baseline(a, claim.than)
       if other is not None:
         open_.append((claim, column, _tested(a.sample, other),
-                      (len(a.finished), len(other.accuracies))))
+                      (len(a.accuracies), len(other.accuracies))))
   apart = statistics.differ([p for *_, (p, *_), _ in open_]) if open_ else []
   return [Answer(claim, column, *difference, p, seeds,
                  verdict(claim.expected, *difference, differs))
@@ -237,7 +253,7 @@ def _section(file, name, results):
   check_claims(name, study, found, rows)
   drawn = {}
   scored = {key: row for key, row in found.items()
-            if not isinstance(row, FalsePositives)}
+            if not isinstance(row, FalsePositives | Longer)}
   if any(row and row.finished for row in scored.values()):
     drawn[name] = study_figure.arms(study, scored)
   if study.draws:

@@ -75,6 +75,8 @@ class Study(_Part):
       measured column, the first cell of a row, or the first two (`a, b`).
     false_positives: the tasks, of two classes, that have a second column: the
       share of class 0 that was put into class 1.
+    longer: {task: the lengths, see `lra.data.longer.split`, whose tests have
+      columns of their own}.
     untested: sentences, each with a claim that cannot be tested here, and why.
     draws: a further figure, see `lra.many.study_figure`; '' for none.
   """
@@ -87,6 +89,7 @@ class Study(_Part):
   claims: list[Claim] = []
   paper: dict[str, dict[str, float]] = {}
   false_positives: list[str] = []
+  longer: dict[str, list[str]] = {}
   untested: list[str] = []
   draws: Literal['', 'mixer_std', 'runtime'] = ''
 

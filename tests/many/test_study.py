@@ -105,9 +105,10 @@ def _row(*hits, examples=1000):
               for seed, right in enumerate(hits)])
 
 
-def _result(seed, confusion, searched=False):
+def _result(seed, confusion, searched=False, longer=None):
   values = copy.deepcopy(RUN)
-  values.update(seed=seed, test=scored.of(confusion), floors={'majority': 0.5})
+  values.update(seed=seed, test=scored.of(confusion), longer=longer or {},
+                floors={'majority': 0.5})
   values['config']['seed'] = seed
   if searched:
     rate = 'train.learning_rate'
@@ -298,6 +299,31 @@ def test_false_positives_are_a_column_of_their_own(tmp_path, monkeypatch):
   one, = study.answers(of, cells)
   assert one.column == 'text_mini: false positives'
   np.testing.assert_allclose(one.difference, 2 / 6)
+
+
+def test_lengths_are_columns_of_their_own(tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  path = _write(tmp_path, _TEXT.replace(
+      'claims', 'longer = {text_mini = ["512"]}\nclaims').replace(
+          'than = "a", ', 'than = "a", at = ["text_mini, length 512"], '))
+  found = runs.read(str(path))
+  scores = [0.9, 0.8, 0.2, 0.3]
+  known = {run.repetition: _result(i, [[6 - i, i], [0, 4]], longer={
+      '512': {'accuracy': scores[i], 'loss': 0.5, 'examples': 1000}})
+           for i, run in enumerate(r for r in found if 'text_mini' in r.config)}
+  monkeypatch.setattr(study.status, 'recorded', lambda *_: known)
+  of = runs_file.read(path).study
+  cells = study.cells(of, str(path), tmp_path)
+  assert [cells[arm, 'text_mini, length 512'].accuracies for arm in 'ab'] == [
+      scores[:2], scores[2:]]
+  one, = study.answers(of, cells)
+  test = scipy.stats.ttest_ind(scores[2:], scores[:2], equal_var=False)
+  np.testing.assert_allclose((one.difference, one.p), (-0.6, test.pvalue))
+  # Models that cannot read this length have no such test.
+  some = [_result(0, [[6, 0], [0, 4]])] * len(known)
+  monkeypatch.setattr(study.status, 'recorded', lambda *_: dict(zip(
+      known, some, strict=True)))
+  assert not study.answers(of, study.cells(of, str(path), tmp_path))
 
 
 @pytest.mark.full
