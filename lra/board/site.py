@@ -123,9 +123,9 @@ class Content:
 
   @functools.cached_property
   def validity(self) -> list:
-    """How the arena agrees with published scores, see `suite.validity`."""
-    from lra.board import suite
-    return suite.validity(self.arena, self.papers)
+    """How the arena agrees with published scores, see `foretelling`."""
+    from lra.board import foretelling
+    return foretelling.validity(self.arena, self.papers)
 
   @functools.cached_property
   def mechanisms(self) -> dict[str, list]:

@@ -1,4 +1,4 @@
-"""The laptop arena: small tasks under one protocol, and what they foretell.
+"""The laptop arena: small tasks under one protocol.
 
 `suite.toml` names its tasks. A mechanism's row of a task has the learning rate
 that a search chose. The average is over the tasks with a column of Long Range
@@ -13,11 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from lra.board import catalogue, statistics
 from lra.board.frame import Board
-from lra.board.inputs import SCORES, Published
 from lra.board.rows import Row, TableKey, mean
 from lra.board.statistics import Rank, Sample, Spread
 from lra.board.summary import Cell
@@ -28,13 +26,6 @@ AVERAGE = 'average'
 SEARCHED = 'train.learning_rate'
 BETTER, WORSE, UNSURE = 'better', 'worse', 'not told'
 _ANSWERS = {BETTER: 'yes', WORSE: 'no, it is worse', UNSURE: 'not told'}
-# A task foretells its column if the rank correlation over the mechanisms that
-# it was not designed on is at least this.
-VALID = 0.6
-VALIDATED, NOT_VALIDATED = 'validated', 'not validated'
-UNKNOWN = 'not known yet'
-_FEWEST = 5  # mechanisms of a correlation
-_DRAWS = 2000
 
 
 class Task(NamedTuple):
@@ -260,96 +251,6 @@ def stands(model: str, own: Mapping[str, Sample], boards: Iterable[Board]
         '' if told is None else
         f'better than the {suite().reference}: {_ANSWERS[told]}'))
   return made
-
-
-class Validity(NamedTuple):
-  """How the order of a task, or the average, agrees with published scores.
-
-  `points` has (mechanism, score here, published score), both fractions. `held`
-  is the rank correlation over the mechanisms that the arena was not designed
-  on, with its bootstrap interval, `own` that over the others; None for too few.
-  """
-  title: str
-  ability: str
-  task: str
-  points: Sequence[tuple[str, float, float]]
-  held: tuple[float, float, float] | None
-  own: float | None
-
-  @property
-  def furthest(self) -> tuple[str, int, int] | None:
-    """Returns a held-out mechanism, its place here, and its published place.
-
-    No other one has places that differ more. None for too few mechanisms.
-    """
-    if self.held is None:
-      return None
-    names, *scores = zip(*_held_out(self.points), strict=True)
-    here, there = (scipy.stats.rankdata(-np.array(x), 'min').astype(int)
-                   for x in scores)
-    at = int(np.abs(here - there).argmax())
-    return names[at], int(here[at]), int(there[at])
-
-  @property
-  def verdict(self) -> str:
-    if self.held is None:
-      return UNKNOWN
-    return VALIDATED if self.held[0] >= VALID else NOT_VALIDATED
-
-
-def validity(found: Sequence[Line], papers: Sequence[Published]
-             ) -> list[Validity]:
-  """Compares each averaged task, and the average, with published scores.
-
-  Of several published scores of a mechanism the highest counts: a lower one has
-  a weaker recipe.
-  """
-  columns = [(task.ability, task.name, task.column)
-             for task in suite().averaged] + [(AVERAGE, AVERAGE, AVERAGE)]
-  made = []
-  for ability, name, column in columns:
-    published = {}
-    for paper in papers:
-      score = (paper.mean(list(SCORES)) if column == AVERAGE else
-               paper.score(column))
-      if paper.here and score is not None:
-        published[paper.here] = max(score, published.get(paper.here, 0))
-    points = [(line.model, line.score(name), published[line.model])
-              for line in found if line.model in published
-              and line.score(name) is not None]
-    held = _held_out(points)
-    own = [point for point in points if point[0] in suite().designed_on]
-    made.append(Validity(SCORES.get(column, column), ability, name, points,
-                         _correlation(held), _spearman(own)))
-  return made
-
-
-def _held_out(points):
-  """Returns them by name, so that the drawn samples do not depend on scores."""
-  return sorted(point for point in points
-                if point[0] not in suite().designed_on)
-
-
-def _spearman(points):
-  if len(points) < _FEWEST:
-    return None
-  _, here, there = zip(*points, strict=True)
-  return float(scipy.stats.spearmanr(here, there).statistic)
-
-
-def _correlation(points):
-  """Returns Spearman's correlation and its 95% interval, by resampling."""
-  middle = _spearman(points)
-  if middle is None:
-    return None
-  rng = np.random.default_rng(0)
-  _, here, there = (np.array(x) for x in zip(*points, strict=True))
-  some = rng.integers(0, len(here), (_DRAWS, len(here)))
-  ranks = [scipy.stats.rankdata(x[some], axis=1) for x in (here, there)]
-  ranks = [r - r.mean(1, keepdims=True) for r in ranks]
-  size = np.sqrt((ranks[0]**2).sum(1) * (ranks[1]**2).sum(1))
-  drawn = (ranks[0] * ranks[1]).sum(1)[size > 0] / size[size > 0]
-  return (middle, *np.quantile(drawn, [0.025, 0.975]).tolist())
 
 
 class Power(NamedTuple):

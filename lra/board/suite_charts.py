@@ -11,6 +11,7 @@ from matplotlib import figure, patches
 from lra.board import charts, suite
 from lra.board.catalogue import FAMILIES
 from lra.board.charts import Figure, drawing
+from lra.board.foretelling import Validity
 from lra.board.frame import Board
 from lra.board.site import Content
 from lra.core import style
@@ -95,7 +96,7 @@ def heat(found: Sequence[suite.Line], baselines: Mapping[str, float | None]):
   return fig
 
 
-def foretelling(found: Sequence[suite.Validity]) -> list[Figure]:
+def foretelling(found: Sequence[Validity]) -> list[Figure]:
   """Returns the figure of the arena's scores beside published ones, if any."""
   panels = [one for one in found if one.points]
   return [Figure(
@@ -105,7 +106,7 @@ def foretelling(found: Sequence[suite.Validity]) -> list[Figure]:
 
 
 @drawing
-def scatter(panels: Sequence[suite.Validity]):
+def scatter(panels: Sequence[Validity]):
   """Draws a panel for each column: a named mark for each mechanism.
 
   Mechanisms that the arena was designed on are hollow. Where marks are close to

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lra.board import statistics, suite
+from lra.board import foretelling, statistics, suite
+from lra.board.foretelling import Validity
 from lra.board.frame import Board
-from lra.board.suite import AVERAGE, Line, Power, Task, Validity
+from lra.board.inputs import Published
+from lra.board.suite import AVERAGE, Line, Power, Task
 from lra.board.summary import span
 from lra.board.tables import Column, Table, numbers, text
 from lra.core.formats import NONE, count, enumerated, percent, ranges
@@ -201,6 +203,8 @@ def validity(found: Sequence[Validity]) -> Table:
       text('ability', 'ability'), text('published column', 'title'),
       Column('held-out mechanisms', lambda item: counted(item, False)),
       Column('rank correlation (95% interval)', held),
+      Column('far pairs in published order', lambda item: (
+          '{} of {}'.format(*item.far))),
       Column('those of the design', lambda item: counted(item, True)),
       Column('their correlation', lambda item: (
           NONE if item.own is None else f'{item.own:.2f}')),
@@ -213,10 +217,23 @@ def foretold(found: Sequence[Validity]) -> str:
                              if item.verdict == verdict])
            for verdict in {item.verdict for item in found}}
   return ' '.join(sentence.format(named[verdict]) for verdict, sentence in (
-      (suite.VALIDATED,
+      (foretelling.VALIDATED,
        'So far the arena orders held-out mechanisms about as published on {}.'),
-      (suite.NOT_VALIDATED, 'Its order is another one on {}.'),
-      (suite.UNKNOWN, 'Too few rows tell about {}.')) if verdict in named)
+      (foretelling.NOT_VALIDATED, 'Its order is another one on {}.'),
+      (foretelling.UNKNOWN, 'Too few rows tell about {}.')) if verdict in named)
+
+
+def between(papers: Sequence[Published]) -> str:
+  """Returns a sentence on how far published tables agree, '' if unknown."""
+  found = foretelling.between(papers)
+  if found is None:
+    return ''
+  names = enumerated([f'`{name}`' for name in found.models])
+  first, second = (f'`{name}`' for name in found.protocols)
+  return (f'Published tables differ, too: those of the protocols {first} and '
+          f'{second} order {names} with rank correlations of ' + enumerated([
+              f'{value:.2f} on {title}'
+              for title, value in found.correlations.items()]) + '.')
 
 
 def averaged() -> str:

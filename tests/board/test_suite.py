@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lra.board import frame, inputs, statistics, suite, suite_page
+from lra.board import foretelling, frame, inputs, statistics, suite, suite_page
 from lra.board.statistics import Sample
 from lra.core import tasks
 from tests.helpers import scored
@@ -120,7 +120,7 @@ def test_only_held_out_mechanisms_validate_a_task(boards):
       '2011.04006', 'primary', model) for model, score in zip(
           [*held, 'transformer', 's4d', 'local', 'lru'],
           [*there, 99, 1, 2, 5], strict=True)]
-  found = suite.validity(suite.lines(boards(right)), papers)
+  found = foretelling.validity(suite.lines(boards(right)), papers)
   assert [one.ability for one in found] == [
       *(task.ability for task in suite.suite().averaged), 'average']
   expected = scipy.stats.spearmanr(there, range(6)).statistic
@@ -130,10 +130,11 @@ def test_only_held_out_mechanisms_validate_a_task(boards):
     assert one.own is None and len(one.points) == 9
     assert one.verdict == 'validated'
     assert one.furthest == ('fnet', 3, 4)
+    assert one.far == (14, 15)  # all but mega and fnet, 40 and 30
   reverse = [paper.__class__(**vars(paper) | {'scores': {
       name: str(100 - float(text)) for name, text in paper.scores.items()}})
              for paper in papers]
-  found = suite.validity(suite.lines(boards(right)), reverse)
+  found = foretelling.validity(suite.lines(boards(right)), reverse)
   assert {one.verdict for one in found} == {'not validated'}
   some = [found[0], found[1]._replace(held=(0.6, 0, 1)),
           found[2]._replace(held=(0.7, 0, 1)), found[3]._replace(held=None)]
@@ -143,11 +144,30 @@ def test_only_held_out_mechanisms_validate_a_task(boards):
       'about Text.')
 
 
+def test_published_tables_are_compared_with_each_other():
+  """Of three tables, two share four mechanisms."""
+  def paper(protocol, here, score):
+    return inputs.Published('x', dict.fromkeys(inputs.SCORES, str(score)), '',
+                            protocol, 'x', '2011.04006', 'primary', here)
+  names = ['lru', 's5', 'mega', 'fnet']
+  papers = [
+      *(paper('lra', *one) for one in zip(names, (1, 2, 3, 4), strict=True)),
+      *(paper('s4', *one) for one in zip(names, (10, 40, 30, 20), strict=True)),
+      *(paper('mega', *one) for one in zip(names[:3], (7, 8, 9), strict=True)),
+      paper('lra', 'local', 'FAIL'), paper('s4', 'local', 50)]
+  found = foretelling.between(papers)
+  assert found.protocols == ('lra', 's4') and found.models == sorted(names)
+  assert found.correlations == pytest.approx(dict.fromkeys(
+      ('ListOps', 'Image', 'Pathfinder', 'Text'), 0.2))
+  assert foretelling.between(papers[1:4]) is None
+  assert not suite_page.between([])
+
+
 def test_the_highest_published_score_counts(boards):
   def paper(score, here='lru'):
     return inputs.Published('x', dict.fromkeys(inputs.SCORES, score), '', 'x',
                             'x', '2011.04006', 'primary', here)
-  found = suite.validity(
+  found = foretelling.validity(
       suite.lines(boards({'lru': (300,) * 4})),
       [paper('40'), paper('60'), paper('FAIL'), paper('99', '')])
   assert [one.points for one in found[:-1]] == [
