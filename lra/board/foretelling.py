@@ -20,6 +20,7 @@ FAR = 0.1  # two papers on one mechanism seldom differ by more
 _FEWEST = 5  # mechanisms of a correlation
 _FEWEST_BETWEEN = 4  # of one between two published tables
 _DRAWS = 2000
+ALL = 'mean of all four'
 
 
 class Validity(NamedTuple):
@@ -31,7 +32,7 @@ class Validity(NamedTuple):
   """
   title: str
   ability: str
-  task: str
+  tasks: Sequence[str]
   points: Sequence[tuple[str, float, float]]
   held: tuple[float, float, float] | None
   own: float | None
@@ -70,29 +71,37 @@ class Validity(NamedTuple):
 
 def validity(found: Sequence[suite.Line], papers: Sequence[Published]
              ) -> list[Validity]:
-  """Compares each averaged task, and the average, with published scores.
+  """Compares tasks with a column, and their averages, with published scores.
 
+  The first average is that of the arena, the second that of all these tasks.
   Of several published scores of a mechanism the highest counts: a lower one has
   a weaker recipe.
   """
-  columns = [(task.ability, task.name, task.column)
-             for task in suite.suite().averaged] + [(AVERAGE, AVERAGE, AVERAGE)]
+  columns = [*((task.ability, [task.name], task.column)
+               for task in suite.suite().compared),
+             *((ability, [task.name for task in tasks], AVERAGE)
+               for ability, tasks in _averages().items())]
   made = []
-  for ability, name, column in columns:
+  for ability, names, column in columns:
     published = {}
     for paper in papers:
       score = (paper.mean(list(SCORES)) if column == AVERAGE else
                paper.score(column))
       if paper.here and score is not None:
         published[paper.here] = max(score, published.get(paper.here, 0))
-    points = [(line.model, line.score(name), published[line.model])
+    points = [(line.model, float(np.mean(scores)), published[line.model])
               for line in found if line.model in published
-              and line.score(name) is not None]
+              and None not in (scores := [line.score(one) for one in names])]
     held = _held_out(points)
     own = [point for point in points if point[0] in suite.suite().designed_on]
-    made.append(Validity(SCORES.get(column, column), ability, name, points,
+    made.append(Validity(SCORES.get(column, column), ability, names, points,
                          _correlation(held), _spearman(own)))
   return made
+
+
+def _averages():
+  kept, every = suite.suite().averaged, suite.suite().compared
+  return {AVERAGE: kept} | ({ALL: every} if kept != every else {})
 
 
 class Between(NamedTuple):
@@ -110,7 +119,7 @@ def between(papers: Sequence[Published]) -> Between | None:
 
   It is a limit of what any arena can foretell. None without four mechanisms.
   """
-  columns = [task.column for task in suite.suite().averaged]
+  columns = [task.column for task in suite.suite().compared]
   tables = {}
   for paper in papers:
     if paper.here and all(paper.score(column) for column in columns):

@@ -1,8 +1,8 @@
 """The laptop arena: small tasks under one protocol.
 
 `suite.toml` names its tasks. A mechanism's row of a task has the learning rate
-that a search chose. The average is over the tasks with a column of Long Range
-Arena; a mechanism without one of them has none.
+that a search chose. The average is over the tasks that foretell their column of
+Long Range Arena; a mechanism without one of these tasks has none.
 """
 
 import functools
@@ -29,13 +29,17 @@ _ANSWERS = {BETTER: 'yes', WORSE: 'no, it is worse', UNSURE: 'not told'}
 
 
 class Task(NamedTuple):
-  """A task of the arena; `column` is that of Long Range Arena, '' for none."""
+  """A task of the arena; `column` is that of Long Range Arena, '' for none.
+
+  It is not `validated` if held-out mechanisms have another order there.
+  """
   name: str
   ability: str
   why: str
   example: str
   best: str
   column: str = ''
+  validated: bool = True
 
 
 class Suite(NamedTuple):
@@ -47,8 +51,12 @@ class Suite(NamedTuple):
   known: Sequence[str]
 
   @property
-  def averaged(self) -> list[Task]:
+  def compared(self) -> list[Task]:
     return [task for task in self.tasks if task.column]
+
+  @property
+  def averaged(self) -> list[Task]:
+    return [task for task in self.compared if task.validated]
 
   @property
   def abilities(self) -> list[tuple[str, str]]:
@@ -107,8 +115,9 @@ def half(sample: Sample) -> str:
   """
   accuracy, (low, high, _) = mean(sample.accuracies), statistics.interval(
       sample)
-  if low <= 0 or high >= 1:
-    return f'{percent(accuracy, 1)} ({percent(low, 1)} to {percent(high, 1)})'
+  ends = percent(low, 1), percent(high, 1)
+  if (low <= 0 or high >= 1) and ends[0] != ends[1]:
+    return f'{percent(accuracy, 1)} ({ends[0]} to {ends[1]})'
   return Cell(accuracy, 1, (high - low) / 2).text
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from lra.board import foretelling, statistics, suite
 from lra.board.foretelling import Validity
 from lra.board.frame import Board
-from lra.board.inputs import Published
+from lra.board.inputs import SCORES, Published
 from lra.board.suite import AVERAGE, Line, Power, Task
 from lra.board.summary import span
 from lra.board.tables import Column, Table, numbers, text
@@ -213,8 +213,9 @@ def validity(found: Sequence[Validity]) -> Table:
 
 def foretold(found: Sequence[Validity]) -> str:
   """Returns what the arena foretells and what not, as sentences."""
-  named = {verdict: enumerated([item.title for item in found
-                             if item.verdict == verdict])
+  named = {verdict: enumerated([
+      item.title if item.title in SCORES.values() else f'the {item.ability}'
+      for item in found if item.verdict == verdict])
            for verdict in {item.verdict for item in found}}
   return ' '.join(sentence.format(named[verdict]) for verdict, sentence in (
       (foretelling.VALIDATED,

@@ -14,7 +14,7 @@ from tests.helpers import scored
 from tests.helpers.page import make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
-AVERAGED = [task.name for task in suite.suite().averaged]
+COMPARED = [task.name for task in suite.suite().compared]
 RATES = [0.001, 0.003, 0.01]
 
 
@@ -38,11 +38,11 @@ def _record(model, task, seed, right, rate=0.003, device='cpu (2 cores)'):
 @pytest.fixture
 def boards(tmp_path):
   def made(right, seeds=3, **options):
-    """`right` has the answers of each model on each averaged task."""
+    """`right` has the answers of each model on each compared task."""
     runs = [
         _record(model, task, seed, value + 3 * seed, **options)
         for model, values in right.items()
-        for task, value in zip(AVERAGED, values, strict=False)
+        for task, value in zip(COMPARED, values, strict=False)
         for seed in range(seeds)]
     for i, run in enumerate(runs):
       path = tmp_path / 'runs' / run['task'] / f'{i}.json'
@@ -51,6 +51,20 @@ def boards(tmp_path):
     found, left_out = frame.load(tmp_path / 'runs', tmp_path / 'none')
     assert not left_out
     return found
+  return made
+
+
+@pytest.fixture(autouse=True)
+def valid(monkeypatch):
+  """Lets the tasks of this test be validated, but for these."""
+  def made(*unvalidated):
+    found = suite_of()
+    changed = found._replace(tasks=[
+        task._replace(validated=task.name not in unvalidated)
+        for task in found.tasks])
+    monkeypatch.setattr(suite, 'suite', lambda: changed)
+  suite_of = suite.suite
+  made()
   return made
 
 
@@ -98,14 +112,14 @@ def test_rows_of_another_search_are_no_part_of_the_arena(boards, tmp_path):
 
 def test_a_mechanism_stands_among_the_others_only(boards):
   found = boards(FOUR)
-  own = {task: Sample((0.9, 0.91, 0.92), 1000) for task in AVERAGED}
+  own = {task: Sample((0.9, 0.91, 0.92), 1000) for task in COMPARED}
   for model, of in (('mine', 4), ('s4d', 3)):
     made = suite.stands(model, own, found)
     assert [one[0] for one in made] == [
         *(task.ability for task in suite.suite().averaged), 'average']
     assert made[-1][1:] == ('91.0 ±2.5', f'rank 1 to 1 of {of}',
                             'better than the transformer: yes')
-  made = suite.stands('mine', {AVERAGED[0]: Sample((0.402,), 1000)}, found)
+  made = suite.stands('mine', {COMPARED[0]: Sample((0.402,), 1000)}, found)
   assert len(made) == 1 and made[0][3].endswith('not told')
 
 
@@ -142,6 +156,27 @@ def test_only_held_out_mechanisms_validate_a_task(boards):
       'So far the arena orders held-out mechanisms about as published on Image '
       'and Pathfinder. Its order is another one on ListOps. Too few rows tell '
       'about Text.')
+
+
+def test_a_task_that_is_not_validated_leaves_the_average(boards, valid):
+  """The first task has the published order, the others the opposite one."""
+  names = ['lru', 's5', 'mega', 'fnet', 'linformer']
+  found = boards({name: [400 + 50 * i, *[800 - 50 * i] * 3]
+                  for i, name in enumerate(names)})
+  papers = [inputs.Published(
+      name, dict.fromkeys(inputs.SCORES, str(10 * i)), '', 'x', 'x',
+      '2011.04006', 'primary', name) for i, name in enumerate(names)]
+  valid(*COMPARED[1:])
+  lines = suite.lines(found)
+  assert [line.model for line in lines] == names[::-1]
+  assert lines[0].average.accuracies == pytest.approx((0.6, 0.603, 0.606))
+  one, *others, kept, every = foretelling.validity(lines, papers)
+  assert [x.held[0] for x in (one, kept)] == pytest.approx([1, 1])
+  assert [x.held[0] for x in (*others, every)] == pytest.approx([-1] * 4)
+  assert (kept.ability, every.ability) == ('average', 'mean of all four')
+  assert suite_page.foretold([kept, every]) == (
+      'So far the arena orders held-out mechanisms about as published on the '
+      'average. Its order is another one on the mean of all four.')
 
 
 def test_published_tables_are_compared_with_each_other():
