@@ -1,6 +1,7 @@
 """Does the order of the laptop arena foretell that of Long Range Arena?"""
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from lra.board.suite import AVERAGE
 VALID = 0.6
 VALIDATED, NOT_VALIDATED = 'validated', 'not validated'
 UNKNOWN = 'not known yet'
+NO_TEST = 'no test'  # of an average whose tasks were chosen by the outcome
 FAR = 0.1  # two papers on one mechanism seldom differ by more
 _FEWEST = 5  # mechanisms of a correlation
 _FEWEST_BETWEEN = 4  # of one between two published tables
@@ -29,6 +31,7 @@ class Validity(NamedTuple):
   `points` has (mechanism, score here, published score), both fractions. `held`
   is the rank correlation over the mechanisms that the arena was not designed
   on, with its bootstrap interval, `own` that over the others; None for too few.
+  `known` such mechanisms have a published score.
   """
   title: str
   ability: str
@@ -36,6 +39,25 @@ class Validity(NamedTuple):
   points: Sequence[tuple[str, float, float]]
   held: tuple[float, float, float] | None
   own: float | None
+  known: int
+
+  @property
+  def within(self) -> float | None:
+    """Returns the rank correlation within two groups of held-out mechanisms.
+
+    They are those on either side of the largest gap of published scores. None
+    for too few mechanisms.
+    """
+    if self.held is None:
+      return None
+    _, here, there = zip(*sorted(_held_out(self.points), key=lambda p: p[2]),
+                         strict=True)
+    split = int(np.diff(there).argmax()) + 1
+    ranks = [np.concatenate([
+        scipy.stats.rankdata(part) - (len(part) + 1) / 2
+        for part in (x[:split], x[split:])]) for x in (here, there)]
+    size = math.sqrt((ranks[0]**2).sum() * (ranks[1]**2).sum())
+    return float((ranks[0] * ranks[1]).sum() / size) if size else None
 
   @property
   def furthest(self) -> tuple[str, int, int] | None:
@@ -66,6 +88,8 @@ class Validity(NamedTuple):
   def verdict(self) -> str:
     if self.held is None:
       return UNKNOWN
+    if self.ability == AVERAGE and ALL in _averages():
+      return NO_TEST
     return VALIDATED if self.held[0] >= VALID else NOT_VALIDATED
 
 
@@ -79,7 +103,7 @@ def validity(found: Sequence[suite.Line], papers: Sequence[Published]
   """
   columns = [*((task.ability, [task.name], task.column)
                for task in suite.suite().compared),
-             *((ability, [task.name for task in tasks], AVERAGE)
+             *((ability, _names(tasks), AVERAGE)
                for ability, tasks in _averages().items())]
   made = []
   for ability, names, column in columns:
@@ -94,9 +118,14 @@ def validity(found: Sequence[suite.Line], papers: Sequence[Published]
               and None not in (scores := [line.score(one) for one in names])]
     held = _held_out(points)
     own = [point for point in points if point[0] in suite.suite().designed_on]
-    made.append(Validity(SCORES.get(column, column), ability, names, points,
-                         _correlation(held), _spearman(own)))
+    made.append(Validity(
+        SCORES.get(column, column), ability, names, points, _correlation(held),
+        _spearman(own), len(published.keys() - suite.suite().designed_on)))
   return made
+
+
+def _names(tasks):
+  return [task.name for task in tasks]
 
 
 def _averages():

@@ -141,6 +141,14 @@ def spread(samples: Sequence[Sample]) -> Spread | None:
                 len(several))
 
 
+def pooled(samples: Sequence[Sample]) -> float | None:
+  """Returns the root mean square deviation of seeds, None without two seeds."""
+  several = [s for s in samples if len(s.accuracies) > 1]
+  return math.sqrt(np.average(
+      [_variance(s) for s in several],
+      weights=[len(s.accuracies) - 1 for s in several])) if several else None
+
+
 def _variance(sample):
   """Returns the variance of seeds plus that of rounding to whole examples."""
   return float(np.var(sample.accuracies, ddof=1)) + sample.examples**-2 / 12
@@ -302,15 +310,25 @@ def differ(p: Sequence[float]) -> list[bool]:
   return found.tolist()
 
 
-def seeds_needed(deviation: float, difference: float, comparisons: int) -> int:
+def seeds_needed(deviation: float, difference: float, comparisons: int,
+                 weight: float) -> int:
   """Returns the seeds of two rows that make a true difference significant.
 
-  With probability 0.8, at the first step of Holm's correction: the normal
-  approximation 2 (z_(1 - 0.025 / m) + z_0.8)^2 s^2 / d^2 for m comparisons.
+  With probability 0.8, at the first step of Holm's correction for these
+  comparisons. The power is that of Student's test with 2 (seeds - 1 + weight)
+  degrees of freedom, see `Spread.weight`.
   """
-  alpha = (1 - CONFIDENCE) / comparisons
-  z = scipy.special.ndtri(1 - alpha / 2) + scipy.special.ndtri(_POWER)
-  return max(2, int(np.ceil(2 * (z * deviation / difference) ** 2)))
+  tail = (1 - CONFIDENCE) / comparisons / 2
+  z = scipy.special.ndtri(1 - tail) + scipy.special.ndtri(_POWER)
+  seeds = max(2, int(np.ceil(2 * (z * deviation / difference) ** 2)))
+  while True:  # from the normal approximation, which is a lower bound
+    degrees = 2 * (seeds - 1 + weight)
+    missed = scipy.special.nctdtr(
+        degrees, difference / max(deviation, 1e-9) * math.sqrt(seeds / 2),
+        scipy.special.stdtrit(degrees, 1 - tail))
+    if not missed > 1 - _POWER:  # NaN for a very large difference
+      return seeds
+    seeds += 1
 
 
 def more_seeds(a: Sample, b: Sample, common: Spread | None, comparisons: int
@@ -323,6 +341,7 @@ def more_seeds(a: Sample, b: Sample, common: Spread | None, comparisons: int
   if common is None or difference < 1e-6:
     return None
   variance = np.mean([common.variance_of(x)[0] for x in (a, b)])
-  more = seeds_needed(variance**0.5, difference, comparisons) - min(
-      len(a.accuracies), len(b.accuracies))
+  more = seeds_needed(
+      variance**0.5, difference, comparisons, common.weight) - min(
+          len(a.accuracies), len(b.accuracies))
   return max(more, 1) if more <= _MOST_SEEDS else None

@@ -263,15 +263,18 @@ def stands(model: str, own: Mapping[str, Sample], boards: Iterable[Board]
 
 
 class Power(NamedTuple):
-  """How sharp a task is: `deviation` is that of seeds, a fraction.
+  """How sharp a task is.
 
-  `rows` mechanisms are compared, `apart` is the share of pairs that differ, and
-  `width` the median number of places of a rank.
+  `deviation` is the root mean square deviation of seeds, a fraction, and
+  `weight` that of `statistics.Spread`, 0 without one. `rows` mechanisms are
+  compared, `apart` is the share of pairs that differ, and `width` the median
+  number of places of a rank.
   """
   ability: str
   examples: int
   rows: int
   deviation: float | None
+  weight: float
   apart: float
   width: float
 
@@ -288,7 +291,7 @@ def power(found: Sequence[Line]) -> list[Power]:
     pairs = len(ranks) * (len(ranks) - 1)
     made.append(Power(
         ability, samples[0].examples, len(samples),
-        spread and spread.deviation,
+        statistics.pooled(samples), spread.weight if spread else 0.0,
         1 - (sum(len(one.like) for one in ranks) - len(ranks)) / pairs,
         float(np.median([one.last - one.first + 1 for one in ranks]))))
   return made

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from lra.board import foretelling, statistics, suite
 from lra.board.foretelling import Validity
 from lra.board.frame import Board
-from lra.board.inputs import SCORES, Published
+from lra.board.inputs import Published
+from lra.board.rows import mean
 from lra.board.suite import AVERAGE, Line, Power, Task
 from lra.board.summary import span
 from lra.board.tables import Column, Table, numbers, text
@@ -24,6 +25,9 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
   abilities = [(ability, name) for ability, name in (average, *tasks)
                if any(line.score(name) is not None for line in found)]
   highest = {board.task.name: board.highest for board in boards}
+  known = [highest.get(task.name) for task in suite.suite().averaged]
+  if None not in known:
+    highest[AVERAGE] = mean(known)
 
   def score(line, name):
     if line is None:
@@ -40,7 +44,8 @@ def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
     if line is None:
       return False
     if name == AVERAGE:
-      return bool(line.rank) and line.rank.first == 1
+      return (bool(line.rank) and line.rank.first == 1
+              and line.score(AVERAGE) > highest.get(AVERAGE, 0))
     cell = line.cells.get(name)
     return bool(cell) and cell.rank == 1 and suite.above_baseline(cell)
 
@@ -196,32 +201,42 @@ def validity(found: Sequence[Validity]) -> Table:
     return f'{model}: place {here} here, {there} published'
   designed = suite.suite().designed_on
 
-  def counted(item, wanted):
-    return count(sum((name in designed) == wanted
-                     for name, *_ in item.points))
+  def held_out(item):
+    rows = sum(name not in designed for name, *_ in item.points)
+    return f'{rows} of {item.known}'
+
+  def own(item):
+    rows = sum(name in designed for name, *_ in item.points)
+    return NONE if item.own is None else f'{item.own:.2f} ({rows})'
   return Table([
       text('ability', 'ability'), text('published column', 'title'),
-      Column('held-out mechanisms', lambda item: counted(item, False)),
+      Column('held-out mechanisms', held_out),
       Column('rank correlation (95% interval)', held),
+      Column('within groups', lambda item: (
+          NONE if item.within is None else f'{item.within:.2f}')),
       Column('far pairs in published order', lambda item: (
           '{} of {}'.format(*item.far))),
-      Column('those of the design', lambda item: counted(item, True)),
-      Column('their correlation', lambda item: (
-          NONE if item.own is None else f'{item.own:.2f}')),
+      Column('correlation of those of the design', own),
       Column('furthest off', furthest), text('verdict', 'verdict')], found)
 
 
 def foretold(found: Sequence[Validity]) -> str:
   """Returns what the arena foretells and what not, as sentences."""
-  named = {verdict: enumerated([
-      item.title if item.title in SCORES.values() else f'the {item.ability}'
-      for item in found if item.verdict == verdict])
-           for verdict in {item.verdict for item in found}}
-  return ' '.join(sentence.format(named[verdict]) for verdict, sentence in (
-      (foretelling.VALIDATED,
-       'So far the arena orders held-out mechanisms about as published on {}.'),
-      (foretelling.NOT_VALIDATED, 'Its order is another one on {}.'),
-      (foretelling.UNKNOWN, 'Too few rows tell about {}.')) if verdict in named)
+  known = [item for item in found if item.far[1]]
+  if not known:
+    return ''
+  some = [f'{item.far[0]} of {item.far[1]} ' + (
+      f'by the {item.ability}' if item.title == AVERAGE else f'on {item.title}')
+          for item in known if item.verdict != foretelling.NO_TEST]
+  whole = {
+      foretelling.VALIDATED: ' So the arena foretells Long Range Arena.',
+      foretelling.NOT_VALIDATED:
+          ' So the arena does not foretell Long Range Arena as a whole.'}
+  return (
+      'Take two mechanisms that were not looked at when the arena was '
+      'designed, with published scores 10 points or more apart. Of such pairs, '
+      f'{enumerated(some)} have the same order here.'
+      + whole.get(found[-1].verdict, ''))
 
 
 def between(papers: Sequence[Published]) -> str:
@@ -231,10 +246,12 @@ def between(papers: Sequence[Published]) -> str:
     return ''
   names = enumerated([f'`{name}`' for name in found.models])
   first, second = (f'`{name}`' for name in found.protocols)
-  return (f'Published tables differ, too: those of the protocols {first} and '
-          f'{second} order {names} with rank correlations of ' + enumerated([
-              f'{value:.2f} on {title}'
-              for title, value in found.correlations.items()]) + '.')
+  correlations = enumerated([f'{value:.2f} on {title}'
+                         for title, value in found.correlations.items()])
+  return (
+      f'Two published tables, of the protocols {first} and {second}, share '
+      f'only {names}. Their orders have rank correlations of {correlations}: '
+      'too few mechanisms to tell, but no common order shows.')
 
 
 def averaged() -> str:
@@ -254,7 +271,7 @@ def power(found: Sequence[Power]) -> Table:
   """Returns the spread of seeds, and the seeds that two points need."""
   def needed(item, comparisons):
     return NONE if item.deviation is None else count(statistics.seeds_needed(
-        item.deviation, _POINTS, comparisons))
+        item.deviation, _POINTS, comparisons, item.weight))
   return Table([
       text('ability', 'ability'), numbers('test examples', 'examples', count),
       numbers('mechanisms', 'rows', count),

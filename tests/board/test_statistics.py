@@ -61,15 +61,17 @@ def test_the_interval_of_a_difference_is_newcombes():
 
 
 def test_so_many_seeds_find_a_difference_with_the_power_of_the_table():
-  """Simulates z-tests of means at the first step of Holm's correction."""
+  """Simulates Student's tests at the first step of Holm's correction."""
   rng = np.random.default_rng(0)
   for deviation, comparisons in ((0.01, 276), (0.02, 23)):
-    seeds = statistics.seeds_needed(deviation, 0.02, comparisons)
-    a, b = (rng.normal(mean, deviation, (20_000, seeds)).mean(1)
-            for mean in (0.52, 0.5))
-    p = 2 * scipy.stats.norm.sf(
-        np.abs(a - b) / (deviation * np.sqrt(2 / seeds)))
-    found = (p <= 0.05 / comparisons).mean()
-    assert 0.78 < found < 0.9
-    more = statistics.seeds_needed(deviation, 0.01, comparisons)
-    assert more == pytest.approx(4 * seeds, abs=4)
+    seeds = statistics.seeds_needed(deviation, 0.02, comparisons, 0)
+    found = []
+    for n in (seeds - 1, seeds):
+      a, b = (rng.normal(mean, deviation, (20_000, n)) for mean in (0.52, 0.5))
+      p = scipy.stats.ttest_ind(a, b, axis=1).pvalue
+      found.append((p <= 0.05 / comparisons).mean())
+    assert found[0] < 0.81 and 0.79 < found[1] < 0.95
+    # Many seeds of other rows: the normal approximation.
+    known = statistics.seeds_needed(deviation, 0.02, comparisons, 1e6)
+    z = scipy.stats.norm.isf(0.025 / comparisons) + scipy.stats.norm.isf(0.2)
+    assert known == np.ceil(2 * (z * deviation / 0.02)**2) < seeds

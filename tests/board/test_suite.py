@@ -145,17 +145,30 @@ def test_only_held_out_mechanisms_validate_a_task(boards):
     assert one.verdict == 'validated'
     assert one.furthest == ('fnet', 3, 4)
     assert one.far == (14, 15)  # all but mega and fnet, 40 and 30
+    assert one.known == 6 and one.verdict == 'validated'
   reverse = [paper.__class__(**vars(paper) | {'scores': {
       name: str(100 - float(text)) for name, text in paper.scores.items()}})
              for paper in papers]
   found = foretelling.validity(suite.lines(boards(right)), reverse)
   assert {one.verdict for one in found} == {'not validated'}
-  some = [found[0], found[1]._replace(held=(0.6, 0, 1)),
-          found[2]._replace(held=(0.7, 0, 1)), found[3]._replace(held=None)]
-  assert suite_page.foretold(some) == (
-      'So far the arena orders held-out mechanisms about as published on Image '
-      'and Pathfinder. Its order is another one on ListOps. Too few rows tell '
-      'about Text.')
+  assert suite_page.foretold([found[0], found[-1]]) == (
+      'Take two mechanisms that were not looked at when the arena was '
+      'designed, with published scores 10 points or more apart. Of such pairs, '
+      '1 of 15 on ListOps and 1 of 15 by the average have the same order here. '
+      'So the arena does not foretell Long Range Arena as a whole.')
+  assert not suite_page.foretold([])
+
+
+def test_the_split_into_two_groups_is_no_order_within_them():
+  """The largest gap of published scores is between 0.3 and 0.8."""
+  there = {'lru': 0.1, 's5': 0.2, 'mega': 0.3, 'fnet': 0.8, 'linformer': 0.9,
+           'hgrn': 0.85}
+  here = {'lru': 3, 's5': 2, 'mega': 1, 'fnet': 6, 'linformer': 5, 'hgrn': 7}
+  one = foretelling.Validity('ListOps', 'hierarchy', ['listops_laptop'], [
+      (name, here[name], there[name]) for name in there], (0.5, 0, 1), None, 6)
+  # Places less their mean: -1, 0, 1 and 1, 0, -1; -1, 0, 1 and 0, 1, -1.
+  assert one.within == pytest.approx((-2 - 1) / 4)
+  assert one._replace(held=None).within is None
 
 
 def test_a_task_that_is_not_validated_leaves_the_average(boards, valid):
@@ -174,9 +187,9 @@ def test_a_task_that_is_not_validated_leaves_the_average(boards, valid):
   assert [x.held[0] for x in (one, kept)] == pytest.approx([1, 1])
   assert [x.held[0] for x in (*others, every)] == pytest.approx([-1] * 4)
   assert (kept.ability, every.ability) == ('average', 'mean of all four')
-  assert suite_page.foretold([kept, every]) == (
-      'So far the arena orders held-out mechanisms about as published on the '
-      'average. Its order is another one on the mean of all four.')
+  assert (kept.verdict, every.verdict) == ('no test', 'not validated')
+  said = suite_page.foretold([one, kept, every])
+  assert '10 of 10 on ListOps and 0 of 10 by the mean of all four have' in said
 
 
 def test_published_tables_are_compared_with_each_other():
