@@ -134,4 +134,6 @@ def scatter(panels: Sequence[Validity]):
     ax.margins(0.15)
   for ax in axes.flat[len(panels):]:
     ax.set_axis_off()
+  fig.supxlabel('hollow: mechanisms that the arena was designed on',
+                fontsize=9)
   return fig

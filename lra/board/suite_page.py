@@ -22,7 +22,8 @@ _POINTS = 0.02  # the difference that the table of power asks about
 def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
   """Returns the table of scores; the baselines come first."""
   *tasks, average = suite.suite().abilities
-  abilities = [(ability, name) for ability, name in (average, *tasks)
+  shown = [average, *tasks] if len(suite.suite().averaged) > 1 else tasks
+  abilities = [(ability, name) for ability, name in shown
                if any(line.score(name) is not None for line in found)]
   highest = {board.task.name: board.highest for board in boards}
   known = [highest.get(task.name) for task in suite.suite().averaged]
@@ -256,8 +257,10 @@ def between(papers: Sequence[Published]) -> str:
 
 def averaged() -> str:
   """Returns a sentence with the tasks of the average."""
-  return 'The average is over ' + enumerated([
-      task.ability for task in suite.suite().averaged]) + '.'
+  names = [task.ability for task in suite.suite().averaged]
+  return f'The average is over {enumerated(names)}.' if len(names) > 1 else (
+      f'The average is {names[0]} alone: no other task foretells its column of '
+      'Long Range Arena.')
 
 
 def designed() -> str:

@@ -188,6 +188,9 @@ def test_a_task_that_is_not_validated_leaves_the_average(boards, valid):
   assert [x.held[0] for x in (*others, every)] == pytest.approx([-1] * 4)
   assert (kept.ability, every.ability) == ('average', 'mean of all four')
   assert (kept.verdict, every.verdict) == ('no test', 'not validated')
+  assert suite_page.averaged().startswith('The average is hierarchy alone')
+  assert 'average' not in [
+      column.name for column in suite_page.results(lines, found).columns]
   said = suite_page.foretold([one, kept, every])
   assert '10 of 10 on ListOps and 0 of 10 by the mean of all four have' in said
 
