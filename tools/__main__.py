@@ -29,6 +29,7 @@ NAMES = ('step', 'torch_cpu', 'tables', 'layers', 'launches', 'collectives',
 
 
 def main() -> int:
+  environment.check_limits()  # as in run_lra.py
   name, *rest = sys.argv[1:] or ['--help']
   if name in ('-h', '--help'):
     print(__doc__)

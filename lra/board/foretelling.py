@@ -130,7 +130,8 @@ def _names(tasks):
 
 def _averages():
   kept, every = suite.suite().averaged, suite.suite().compared
-  return {AVERAGE: kept} | ({ALL: every} if kept != every else {})
+  return ({AVERAGE: kept} if kept else {}) | (
+      {ALL: every} if kept != every else {})
 
 
 class Between(NamedTuple):
@@ -146,7 +147,7 @@ class Between(NamedTuple):
 def between(papers: Sequence[Published]) -> Between | None:
   """Compares the two protocols that have most mechanisms in common.
 
-  It is a limit of what any arena can foretell. None without four mechanisms.
+  This shows how far a published order is repeated. None without four of them.
   """
   columns = [task.column for task in suite.suite().compared]
   tables = {}

@@ -60,9 +60,9 @@ class Suite(NamedTuple):
 
   @property
   def abilities(self) -> list[tuple[str, str]]:
-    """Returns (ability, name) of each task, and of the average."""
+    """Returns (ability, name) of each task, and of an average of several."""
     return [*((task.ability, task.name) for task in self.tasks),
-            (AVERAGE, AVERAGE)]
+            *[(AVERAGE, AVERAGE)] * (len(self.averaged) > 1)]
 
 
 @functools.cache
@@ -175,7 +175,7 @@ def lines(boards: Iterable[Board]) -> list[Line]:
 def _mean(of):
   """Returns the mean over the averaged tasks of samples by task, or None."""
   samples = [of[task.name] for task in suite().averaged if task.name in of]
-  if len(samples) < len(suite().averaged):
+  if not samples or len(samples) < len(suite().averaged):
     return None
   seeds = min(len(sample.accuracies) for sample in samples)
   return Sample(

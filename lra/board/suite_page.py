@@ -21,13 +21,13 @@ _POINTS = 0.02  # the difference that the table of power asks about
 
 def results(found: Sequence[Line], boards: Sequence[Board]) -> Table:
   """Returns the table of scores; the baselines come first."""
-  *tasks, average = suite.suite().abilities
-  shown = [average, *tasks] if len(suite.suite().averaged) > 1 else tasks
-  abilities = [(ability, name) for ability, name in shown
-               if any(line.score(name) is not None for line in found)]
+  abilities = [
+      (ability, name) for ability, name in sorted(
+          suite.suite().abilities, key=lambda one: one[1] != AVERAGE)
+      if any(line.score(name) is not None for line in found)]
   highest = {board.task.name: board.highest for board in boards}
   known = [highest.get(task.name) for task in suite.suite().averaged]
-  if None not in known:
+  if known and None not in known:
     highest[AVERAGE] = mean(known)
 
   def score(line, name):
@@ -247,8 +247,8 @@ def between(papers: Sequence[Published]) -> str:
     return ''
   names = enumerated([f'`{name}`' for name in found.models])
   first, second = (f'`{name}`' for name in found.protocols)
-  correlations = enumerated([f'{value:.2f} on {title}'
-                         for title, value in found.correlations.items()])
+  correlations = enumerated([
+      f'{value:.2f} on {title}' for title, value in found.correlations.items()])
   return (
       f'Two published tables, of the protocols {first} and {second}, share '
       f'only {names}. Their orders have rank correlations of {correlations}: '
@@ -258,6 +258,8 @@ def between(papers: Sequence[Published]) -> str:
 def averaged() -> str:
   """Returns a sentence with the tasks of the average."""
   names = [task.ability for task in suite.suite().averaged]
+  if not names:
+    return 'There is no average: no task foretells Long Range Arena.'
   return f'The average is over {enumerated(names)}.' if len(names) > 1 else (
       f'The average is {names[0]} alone: no other task foretells its column of '
       'Long Range Arena.')

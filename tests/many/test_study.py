@@ -279,51 +279,49 @@ def test_numbers_of_the_paper_stand_beside_ours():
       ('no runs yet', 'A is better'), ('cannot be tested here', 'C: no data.')]
 
 
+def _with_column(folder, monkeypatch, field, column, results):
+  """Returns a study with a further column of text_mini, and its cells."""
+  monkeypatch.chdir(ROOT)
+  path = _write(folder, _TEXT.replace('claims', f'{field}\nclaims').replace(
+      'than = "a", ', f'than = "a", at = ["{column}"], '))
+  some = [r.repetition for r in runs.read(str(path)) if 'text_mini' in r.config]
+  monkeypatch.setattr(study.status, 'recorded', lambda *_: dict(zip(
+      some, results, strict=True)))
+  of = runs_file.read(path).study
+  return of, study.cells(of, str(path), folder)
+
+
 def test_false_positives_are_a_column_of_their_own(tmp_path, monkeypatch):
   """One of 6 and two of 4 negative examples were called positive."""
-  monkeypatch.chdir(ROOT)
-  path = _write(tmp_path, _TEXT.replace(
-      'claims', 'false_positives = ["text_mini"]\nclaims').replace(
-          'than = "a", ', 'than = "a", at = ["text_mini: false positives"], '))
-  found = runs.read(str(path))
-  known = {run.repetition: _result(i, [[6 - i, i], [0, 4]])
-           for i, run in enumerate(r for r in found if 'text_mini' in r.config)}
-  monkeypatch.setattr(study.status, 'recorded', lambda *_: known)
-  of = runs_file.read(path).study
-  cells = study.cells(of, str(path), tmp_path)
-  rows = [cells[arm, 'text_mini: false positives'] for arm in 'ab']
+  column = 'text_mini: false positives'
+  of, cells = _with_column(
+      tmp_path, monkeypatch, 'false_positives = ["text_mini"]', column,
+      [_result(i, [[6 - i, i], [0, 4]]) for i in range(4)])
   np.testing.assert_allclose(
-      [row.accuracies for row in rows], [[0, 1 / 6], [2 / 6, 3 / 6]])
+      [cells[arm, column].accuracies for arm in 'ab'],
+      [[0, 1 / 6], [2 / 6, 3 / 6]])
   assert [cells[arm, 'text_mini'].accuracies for arm in 'ab'] == [
       [1, 0.9], [0.8, 0.7]]
   one, = study.answers(of, cells)
-  assert one.column == 'text_mini: false positives'
+  assert one.column == column
   np.testing.assert_allclose(one.difference, 2 / 6)
 
 
 def test_lengths_are_columns_of_their_own(tmp_path, monkeypatch):
-  monkeypatch.chdir(ROOT)
-  path = _write(tmp_path, _TEXT.replace(
-      'claims', 'longer = {text_mini = ["512"]}\nclaims').replace(
-          'than = "a", ', 'than = "a", at = ["text_mini, length 512"], '))
-  found = runs.read(str(path))
-  scores = [0.9, 0.8, 0.2, 0.3]
-  known = {run.repetition: _result(i, [[6 - i, i], [0, 4]], longer={
-      '512': {'accuracy': scores[i], 'loss': 0.5, 'examples': 1000}})
-           for i, run in enumerate(r for r in found if 'text_mini' in r.config)}
-  monkeypatch.setattr(study.status, 'recorded', lambda *_: known)
-  of = runs_file.read(path).study
-  cells = study.cells(of, str(path), tmp_path)
-  assert [cells[arm, 'text_mini, length 512'].accuracies for arm in 'ab'] == [
+  column, scores = 'text_mini, length 512', [0.9, 0.8, 0.2, 0.3]
+  made = tmp_path, monkeypatch, 'longer = {text_mini = ["512"]}', column
+  of, cells = _with_column(*made, [
+      _result(i, [[6, 0], [0, 4]], longer={
+          '512': {'accuracy': score, 'loss': 0.5, 'examples': 1000}})
+      for i, score in enumerate(scores)])
+  assert [cells[arm, column].accuracies for arm in 'ab'] == [
       scores[:2], scores[2:]]
   one, = study.answers(of, cells)
   test = scipy.stats.ttest_ind(scores[2:], scores[:2], equal_var=False)
   np.testing.assert_allclose((one.difference, one.p), (-0.6, test.pvalue))
   # Models that cannot read this length have no such test.
-  some = [_result(0, [[6, 0], [0, 4]])] * len(known)
-  monkeypatch.setattr(study.status, 'recorded', lambda *_: dict(zip(
-      known, some, strict=True)))
-  assert not study.answers(of, study.cells(of, str(path), tmp_path))
+  assert not study.answers(*_with_column(
+      *made, [_result(0, [[6, 0], [0, 4]])] * 4))
 
 
 @pytest.mark.full
