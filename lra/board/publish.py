@@ -18,7 +18,7 @@ import pathlib
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from lra.board import inputs, site
 from lra.board.site import Content, Place
@@ -115,27 +115,41 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
   If the run already has a record with another content, it prints a comparison
   and changes nothing, unless `replace`.
   """
-  path = place.path(run)
-  if replace or not path.exists():
-    # A record without the description of its own task would not be shown.
-    files.write_all({path.parent / name: data for name, data in (
-        tasks.described(tasks.get(run.task)).items())})
-    result.write(path, shared(run))
+  publish_all([run], place, replace=replace)
+
+
+def publish_all(runs: Sequence[Result], place: Place, *,
+                replace: bool = False) -> None:
+  """Publishes several finished runs, and writes the page only once."""
+  for run in runs:
+    path = place.path(run)
+    if replace or not path.exists():
+      # A record without the description of its own task would not be shown.
+      files.write_all({path.parent / name: data for name, data in (
+          tasks.described(tasks.get(run.task)).items())})
+      result.write(path, shared(run))
   with _locked(place):
-    other = _differs(run, path)
-    if other:
-      say(f'{other}\nThe record and the page are unchanged; --replace puts '
-          'your run in its place.')
-    elif _is_shown(place, path):
-      print(f'{place.page} has this run: another process has written it')
-    else:
+    new = []
+    for run in runs:
+      path = place.path(run)
+      other = _differs(run, path)
+      if other:
+        say(f'{other}\nThe record and the page are unchanged; --replace puts '
+            'your run in its place.')
+      elif _is_shown(place, path):
+        print(f'{place.page} has this run: another process has written it')
+      else:
+        new.append(run)
+    if new:
       from lra.board import mechanisms  # imported late, like `charts`
-      boards = [board for board in _write(place, all_figures=False).boards
-                if board.task.name == run.task]
-      said = mechanisms.standing(
-          boards, path.relative_to(place.results).as_posix())
-      if said:
-        print(f'{said}; {paths.shown(place.details / f"{run.task}.md")}')
+      found = _write(place, all_figures=False)
+      said = [(mechanisms.standing(
+          [board for board in found.boards if board.task.name == run.task],
+          place.path(run).relative_to(place.results).as_posix()), run.task)
+          for run in new]
+      for words, task in dict.fromkeys(said):  # seeds of a row say the same
+        if words:
+          print(f'{words}; {paths.shown(place.details / f"{task}.md")}')
 
 
 def done(run: Result, place: Place, *, replace: bool = False) -> bool:

@@ -93,12 +93,12 @@ class Processes:
     records = self._options.records('searched')
     self._train(chosen.runs, _unfinished, '--norecord',
                 *['--record_later'] * bool(records))
-    for run in chosen.runs if records else ():
-      result = run.result()[0]
-      if result is not None and result.finished:
-        result = result.model_copy(update={'search': chosen.search})
-        if not self._options.recorded(result):
-          publish.publish(result, self._options.place,
+    results = [result.model_copy(update={'search': chosen.search})
+               for run in chosen.runs
+               if (result := run.result()[0]) and result.finished]
+    new = [result for result in results if not self._options.recorded(result)]
+    if records and new:
+      publish.publish_all(new, self._options.place,
                           replace=self._options.replace)
 
   def _train(self, runs, todo, *more):

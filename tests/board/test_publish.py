@@ -295,6 +295,21 @@ def test_changed_settings_are_named_and_stand_apart(place):
   assert '| 1 | 1,000 |' in text(place)
 
 
+def test_seeds_that_end_together_are_published_with_one_page(
+    place, monkeypatch, capfd):
+  publish.publish(run(1), place)
+  pages, write = [], publish.write
+  monkeypatch.setattr(publish, 'write', lambda *args, **more: (
+      pages.append(args), write(*args, **more))[1])
+  publish.publish_all([run(0), run(1, test=BETTER), run(2)], place)
+  assert len(pages) == 1
+  assert all(publish.done(run(seed), place) for seed in range(3))
+  assert result.read(place.path(run(1))) == run(1)
+  assert 'has this run already' in capfd.readouterr().err
+  publish.publish_all([run(0), run(2)], place)
+  assert len(pages) == 1
+
+
 def test_a_page_that_was_begun_before_a_record_does_not_have_it(
     place, monkeypatch):
   """`done` is false for a record written while a page is being made."""

@@ -161,7 +161,7 @@ def published(monkeypatch):
   monkeypatch.setattr(publish, 'check', lambda *_: None)
   monkeypatch.setattr(publish, 'done', lambda *_, **__: False)
   monkeypatch.setattr(
-      publish, 'publish', lambda run, *_, **__: runs.append(run))
+      publish, 'publish_all', lambda new, *_, **__: runs.extend(new))
   return runs
 
 
