@@ -188,8 +188,8 @@ def test_equals_float64(name, options, oracle, arguments):
   cls = models.mixer(name)
   sizes = {k: v for k, v in {'num_heads': 3, 'qkv_width': 12}.items()
            if k in cls.__dataclass_fields__}
-  # The biases of distances are read in tiles of more than 61 tokens. The gradient
-  # of the key bias is exactly 0: rounding errors of that many terms remain.
+  # The biases of distances are read in tiles of more than 61 tokens. The key
+  # bias has the gradient 0, where rounding errors of so many terms remain.
   longest, tolerance = (150, 3e-5) if name in (
       'transformer_t5', 'transformer_alibi') else (61, 1e-5)
   x, mask = mixer_oracle.ragged(longest, 20, 0, width=24)
