@@ -184,6 +184,7 @@ def _run(*more, model='simpletron'):
       f'--config=configs/{model}.py:parity', '--config.train.steps=30',
       '--config.train.eval_every=10', '--config.train.warmup_steps=0',
       '--search=optuna', '--trials=14', '--compile_cache=',
+      '--results_dir=results',
       '--space=train.learning_rate=log(1e-4,1)', *more])
 
 

@@ -144,7 +144,8 @@ def called(here, monkeypatch):
 
 
 def _train(*more):
-  return main.main(['runs', 'a.toml', '--compile_cache=', *more])
+  return main.main(['runs', 'a.toml', '--compile_cache=',
+                    '--results_dir=results', *more])
 
 
 def _tested(folder):
