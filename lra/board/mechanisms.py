@@ -110,7 +110,7 @@ def costs(found: Sequence) -> str:
   """
   known = {}
   for line in found:
-    minutes = suite.core_minutes(line.row)
+    minutes = suite.core_minutes(line.row, share=0)
     batch = identity.flatten(line.row.config).get('train.batch_size')
     if line.protocol == suite.suite().protocol and minutes and batch:
       length = tasks.get(line.task).seq_len

@@ -109,10 +109,12 @@ def above_baseline(line) -> bool:
 
 
 def half(sample: Sample) -> str:
-  """Returns a mean accuracy in percent, with half of its interval.
+  """Returns a mean accuracy in percent, with half of its interval over seeds.
 
-  An interval that ends at 0 or 1 is given by its ends.
+  An interval that ends at 0 or 1 is given by its ends. One seed has none.
   """
+  if len(sample.accuracies) == 1:
+    return percent(sample.accuracies[0], 1)
   accuracy, (low, high, _) = mean(sample.accuracies), statistics.interval(
       sample)
   ends = percent(low, 1), percent(high, 1)
@@ -121,17 +123,18 @@ def half(sample: Sample) -> str:
   return Cell(accuracy, 1, (high - low) / 2).text
 
 
-def core_minutes(row: Row) -> float | None:
-  """Returns the mean time of a run of one core, with its share of the search.
+def core_minutes(row: Row, share: float = 1 / 3) -> float | None:
+  """Returns the mean time of a run of one core, with a `share` of the search.
 
-  None for a device that is no CPU.
+  The share is that of three seeds, however many a row has. None for a device
+  that is no CPU.
   """
   found = re.fullmatch(r'cpu \((\d+) cores?\)', row.runs[0].device)
   if not found:
     return None
   search = row.search.seconds if row.search else None
   times = [run.seconds / run.runs_at_once for run in row.runs]
-  return int(found[1]) * (np.mean(times) + (search or 0) / len(times)) / 60
+  return int(found[1]) * (np.mean(times) + (search or 0) * share) / 60
 
 
 def rows(board: Board) -> list:
@@ -221,7 +224,7 @@ def progress(found: Sequence[Line]) -> Progress:
   own = [line for line in found if line.model in known]
   rows_ = [cell.row for line in own for cell in line.cells.values()]
   hours = [minutes * len(row.runs) / 60 for row in rows_
-           if (minutes := core_minutes(row)) is not None]
+           if (minutes := core_minutes(row, 1 / len(row.runs))) is not None]
   of_all = len(known) * len(suite().tasks)
   return Progress(
       len(rows_), of_all, sum(

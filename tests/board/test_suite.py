@@ -84,7 +84,7 @@ def test_a_line_has_the_mean_of_its_tasks_and_its_rank(boards):
   assert local.against[suite.AVERAGE] == suite.UNSURE
   assert fnet.against['listops_laptop'] == suite.WORSE
   assert suite.AVERAGE not in transformer.against
-  # Two cores; a third of the search is that of one seed.
+  # Two cores, and a third of the search.
   seconds = 160.0 + 4.5 + 8.25
   assert s4d.core_minutes == pytest.approx(2 * (seconds + 300 / 3) / 60)
 
@@ -121,6 +121,16 @@ def test_a_mechanism_stands_among_the_others_only(boards):
                             'better than the transformer: yes')
   made = suite.stands('mine', {COMPARED[0]: Sample((0.402,), 1000)}, found)
   assert len(made) == 1 and made[0][3].endswith('not told')
+  assert made[0][1] == '40.2'  # no interval over one seed
+
+
+@pytest.mark.parametrize('seeds', [1, 3])
+def test_the_cost_of_a_run_has_a_third_of_its_search(boards, seeds):
+  lines = suite.lines(boards(FOUR, seeds))
+  run = 160.0 + 4.5 + 8.25
+  assert lines[0].core_minutes == pytest.approx(2 * (run + 300 / 3) / 60)
+  spent = suite.progress(lines).spent / sum(len(line.cells) for line in lines)
+  assert spent == pytest.approx(2 * (seeds * run + 300) / 3600)
 
 
 def test_only_held_out_mechanisms_validate_a_task(boards):
