@@ -7,8 +7,10 @@ differ.
 If there are enough seeds, a pair of rows is compared by the moderated t-test
 over seeds of limma (Smyth 2004) with a conservative prior. A table has many
 more pairs of rows than a row has seeds, so rows share an estimate of their
-variance. If there are too few seeds, McNemar's exact test on test examples is
-used. Holm's correction is over all pairs.
+variance. If the variances are too unlike, no row gets less than the pooled one:
+where seeds learn a task or do not, equal seeds may be chance. If there are too
+few seeds, McNemar's exact test on test examples is used. Holm's correction is
+over all pairs.
 """
 
 import functools
@@ -107,16 +109,23 @@ class Spread(NamedTuple):
   the variances of the rows allow (95%, one-sided, by profile likelihood), so
   that rows with a larger spread are not underestimated. `degrees` is the number
   of seeds minus that of `rows` with several seeds.
+
+  With the weight 0 the variances are too unlike for a prior. Then `deviation`
+  is the pooled one, with Satterthwaite's `degrees`, and the least of any row.
   """
   deviation: float
   weight: float
-  degrees: int
+  degrees: float
   rows: int
 
   def variance_of(self, sample: Sample) -> tuple[float, float]:
     """Returns the variance of a sample's seeds, and its degrees of freedom."""
     own = len(sample.accuracies) - 1
     squares = own * _variance(sample) if own else 0.0
+    if not self.weight:
+      larger = squares > own * self.deviation**2
+      return (squares / own, min(own, self.degrees)) if larger else (
+          self.deviation**2, self.degrees)
     variance = (self.weight * self.deviation**2 + squares) / (self.weight + own)
     return variance, min(self.weight + own, self.degrees)
 
@@ -124,8 +133,8 @@ class Spread(NamedTuple):
 def spread(samples: Sequence[Sample]) -> Spread | None:
   """Returns the spread of seeds within rows; None if it cannot be estimated.
 
-  Half of the rows, and at least two, need several seeds. Four degrees of
-  freedom are needed, in all and for one row with the likeliest weight.
+  Half of the rows, and at least two, need several seeds, with four degrees of
+  freedom in all. A prior needs four of one row with the likeliest weight.
   """
   several = [s for s in samples if len(s.accuracies) > 1]
   degrees = np.array([len(s.accuracies) - 1 for s in several])
@@ -136,7 +145,9 @@ def spread(samples: Sequence[Sample]) -> Spread | None:
   squares = np.array([_variance(s) for s in several])
   weight, scale, likeliest = _prior(squares, degrees)
   if likeliest + degrees.mean() < _DEGREES:
-    return None
+    pooled = degrees @ squares / degrees.sum()
+    return Spread(math.sqrt(pooled), 0.0, (degrees @ squares)**2 / (
+        degrees @ squares**2), len(several))
   return Spread(float(np.sqrt(scale)), float(weight), int(degrees.sum()),
                 len(several))
 
