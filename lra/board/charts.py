@@ -112,9 +112,12 @@ def cloud(title: str, points: Sequence[tuple[float, Any]], label: str):
              40, [_colour(row.family) for _, row in points], alpha=0.8,
              edgecolors='white', linewidths=0.5)
   ax.set_xscale('log', base=2)
-  ax.xaxis.set_major_formatter(lambda value, _: f'{value:,.4g}')
-  ax.margins(0.15, 0.1)
-  ax.set(xlabel=label, ylabel='test accuracy, %')
+  ax.xaxis.set_major_formatter(lambda value, _: (
+      f'{value:,.0f}' if value >= 1 else f'{value:g}'))
+  ax.margins(0.1, 0.1)
+  left, right = ax.get_xlim()  # names are on the left of their marks
+  ax.set(xlabel=label, ylabel='test accuracy, %',
+         xlim=(left * (left / right)**0.15, right))
   low, high = ax.get_ylim()
   best = above = -high
   for x, row in sorted(points, key=lambda point: (
@@ -125,7 +128,9 @@ def cloud(title: str, points: Sequence[tuple[float, Any]], label: str):
       at = above = max(y, above + (high - low) / 20) if y > best else y
       best = max(y, best)
       ax.annotate(plain(row.name, 48), (x, y), (x, at), fontsize=9,
-                  ha='right', va='bottom')
+                  ha='right', va='bottom', arrowprops={
+                      'arrowstyle': '-', 'color': style.BASELINE, 'shrinkA': 0,
+                      'linewidth': 0.5, 'relpos': (1, 0)})
   return _with_legend(fig, ax, [row for _, row in points])
 
 
