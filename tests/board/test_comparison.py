@@ -161,7 +161,7 @@ def test_the_ranges_hold_the_true_ranks():
 
 
 def test_rows_too_unlike_have_at_least_the_pooled_variance():
-  """Two rows of three seeds: SciPy's pooled variance, Satterthwaite's degrees.
+  """Of rows of three seeds: NumPy's variances, Satterthwaite's degrees.
   """
   rows = [(0.9, 0.901, 0.899)] * 20 + [(0.5, 0.9, 0.9)] * 3
   samples = [Sample(row, 10**9) for row in rows]
@@ -198,7 +198,7 @@ def _of_two_kinds(rng):
 @pytest.mark.parametrize('drawn', [
     _of_unlike_spreads, _that_learn_or_do_not, _of_two_kinds])
 def test_rows_of_unlike_spreads_are_rarely_told_apart(drawn):
-  """Of 200 tables of equal means, at most about 5% show a difference."""
+  """At most about 5% of 200 tables of equal means show a difference."""
   rng, wrong = np.random.default_rng(0), 0
   for _ in range(200):
     rows = sorted(drawn(rng), key=lambda row: -row.mean())
